@@ -20,9 +20,9 @@ import (
 	"flightline/shared/terminal"
 )
 
-// OperateConfig is what the commands of an operator may be given. Without an
+// AdminConfig is what the commands of an operator may be given. Without an
 // address they go to the running dev.
-type OperateConfig struct {
+type AdminConfig struct {
 	NATS
 	Data      string `flag:"data" env:"FLIGHTLINE_DATA" default:".flightline" help:"data folder of the running dev, whose NATS is meant if no address is given"`
 	LogLevel  string `flag:"log-level" env:"FLIGHTLINE_LOG_LEVEL" default:"info" help:"least important lines to log: debug, info, warn or error"`
@@ -31,13 +31,13 @@ type OperateConfig struct {
 
 // RestoreConfig are the settings of `flightline restore`.
 type RestoreConfig struct {
-	OperateConfig
+	AdminConfig
 	Replicas int `flag:"replicas" env:"FLIGHTLINE_REPLICAS" help:"copies of each stream: 1 on one NATS server, 3 in a cluster; as they were unless it is given"`
 }
 
 // DoctorConfig are the settings of `flightline doctor`.
 type DoctorConfig struct {
-	OperateConfig
+	AdminConfig
 	Replicas   int           `flag:"replicas" env:"FLIGHTLINE_REPLICAS" default:"1" help:"copies of each stream that there should be; the same as for serve"`
 	Partitions int           `flag:"partitions" env:"FLIGHTLINE_PARTITIONS" default:"1" help:"partitions that there should be; the same as for serve"`
 	EventsAge  time.Duration `flag:"events-retention" env:"FLIGHTLINE_EVENTS_RETENTION" old:"events-age" default:"168h" help:"how long events should be kept; the same as for serve"`
@@ -47,13 +47,13 @@ type DoctorConfig struct {
 	Fix        bool          `flag:"fix" env:"FLIGHTLINE_DOCTOR_FIX" help:"make streams, consumers and buckets as they should be"`
 }
 
-// OperateCommands are backup, restore and doctor.
-func OperateCommands(environment map[string]string, version string) []*cobra.Command {
+// AdminCommands are backup, restore and doctor.
+func AdminCommands(environment map[string]string, version string) []*cobra.Command {
 	return []*cobra.Command{backupCommand(environment, version), restoreCommand(environment), doctorCommand(environment)}
 }
 
 func backupCommand(environment map[string]string, version string) *cobra.Command {
-	cfg := new(OperateConfig)
+	cfg := new(AdminConfig)
 	c := &cobra.Command{
 		Use: "backup DIR", Short: "Copy all jobs, endpoints and keys to a new folder, while all runs",
 		Long: "Copy all streams and buckets to a new folder, while all runs. Every job that was\n" +
@@ -137,13 +137,13 @@ func (c DoctorConfig) examine(ctx context.Context, nc *nats.Conn, log *slog.Logg
 		}
 	}
 	return admin.Doctor(ctx, nc, admin.DoctorConfig{
-		Replicas: c.Replicas, Partitions: partitions, EventsAge: c.EventsAge, LogsAge: c.LogsAge, LogsMaxBytes: literally(c.LogsBytes), Fix: c.Fix, Deep: c.Deep, Log: log,
+		Replicas: c.Replicas, Partitions: partitions, EventsAge: c.EventsAge, LogsAge: c.LogsAge, LogsMaxBytes: explicitZero(c.LogsBytes), Fix: c.Fix, Deep: c.Deep, Log: log,
 		Sync: c.dev().Sync,
 	})
 }
 
 // dev is the one that is meant, the zero value for another NATS.
-func (c OperateConfig) dev() cli.Running {
+func (c AdminConfig) dev() cli.Running {
 	r, err := cli.FindRunning(c.Data)
 	if err != nil || c.NATSURL != "" && c.NATSURL != r.NATSURL {
 		return cli.Running{}
@@ -152,7 +152,7 @@ func (c OperateConfig) dev() cli.Running {
 }
 
 // with calls do with a connection to the NATS that is meant.
-func (c OperateConfig) with(cmd *cobra.Command, name string, do func(context.Context, *nats.Conn, *slog.Logger) error) error {
+func (c AdminConfig) with(cmd *cobra.Command, name string, do func(context.Context, *nats.Conn, *slog.Logger) error) error {
 	log, err := newLogger(cmd.ErrOrStderr(), c.LogLevel, c.LogFormat)
 	if err != nil {
 		return err

@@ -211,8 +211,8 @@ func (f *fleets) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// scale adds the autoscaler, of which one leads.
-func (n *node) scale(ctx context.Context, p plan, js jetstream.JetStream) error {
+// addAutoscaler adds the autoscaler, of which one leads.
+func (n *node) addAutoscaler(ctx context.Context, p plan, js jetstream.JetStream) error {
 	installation, err := registry.Installation(ctx, js)
 	if err != nil {
 		return err
@@ -225,14 +225,14 @@ func (n *node) scale(ctx context.Context, p plan, js jetstream.JetStream) error 
 	if err != nil {
 		return err
 	}
-	n.stands(roleAutoscaler, election, instance)
+	n.addStanding(roleAutoscaler, election, instance)
 	models, err := p.fleets.settings.modelCache()
 	if err != nil {
 		return err
 	}
 	s, err := autoscaler.New(
 		autoscaler.Config{
-			GatewayURL: p.fleets.gatewayURL, DrainTime: literally(p.fleets.settings.DrainTimeout), Closing: literally(p.fleets.settings.FleetGrace),
+			GatewayURL: p.fleets.gatewayURL, DrainTime: explicitZero(p.fleets.settings.DrainTimeout), Closing: explicitZero(p.fleets.settings.FleetGrace),
 			GPUs: p.fleets.settings.readGPUs(), ModelCache: models, Log: p.log,
 		},
 		autoscaler.Deps{Queue: n.queue, Registry: n.registry, Events: n.events, Election: election, Drivers: p.fleets.drivers})

@@ -92,7 +92,7 @@ func TestAStreamThatWasLostIsLogged(t *testing.T) {
 // A NATS without JetStream answers no request of it, and the client says no more than that.
 func TestANATSWithoutJetStreamIsSaidToBeOne(t *testing.T) {
 	p := plan{nc: testenv.NewServer(t).NC}
-	err := p.whyAway(fmt.Errorf("count partitions: %w", nats.ErrNoResponders))
+	err := p.explainOutage(fmt.Errorf("count partitions: %w", nats.ErrNoResponders))
 	if !errors.Is(err, nats.ErrNoResponders) || !strings.Contains(err.Error(), "nats-server has it with -js") {
 		t.Errorf("got %v, want how to switch it on", err)
 	}

@@ -101,8 +101,8 @@ func maxNATSConns(files int) int {
 	return min(files/quarter, most)
 }
 
-// letRead makes the consumer that those who may only read events use.
-func (b *busServer) letRead(ctx context.Context) error {
+// applySubscriber makes the consumer that those who may only read events use.
+func (b *busServer) applySubscriber(ctx context.Context) error {
 	js, err := jetstream.New(b.nc)
 	if err != nil {
 		return fmt.Errorf("open jetstream: %w", err)
@@ -185,9 +185,9 @@ func natsAddress(ctx context.Context, asked, last string) (address, why string, 
 	return natsDefault, "", probe.Close()
 }
 
-// nearby is the URL of what listens on all addresses for those on this
+// localURL is the URL of what listens on all addresses for those on this
 // machine, or the URL itself.
-func nearby(address string) string {
+func localURL(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || !net.ParseIP(u.Hostname()).IsUnspecified() {
 		return address

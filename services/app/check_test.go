@@ -16,7 +16,7 @@ import (
 
 // commands are those of this package.
 func commands(env map[string]string) []*cobra.Command {
-	return append(OperateCommands(env, ""), Command(env, "", "flightline"), ServeCommand(env, ""), WorkerCommand(env, ""), NATSConfigCommand(env), ReaperCommand())
+	return append(AdminCommands(env, ""), Command(env, "", "flightline"), ServeCommand(env, ""), WorkerCommand(env, ""), NATSConfigCommand(env), ReaperCommand())
 }
 
 // refusal runs a command of this line, which must refuse a setting.

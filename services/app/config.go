@@ -124,9 +124,9 @@ func (s LogSizes) check() error {
 	return retentionInBounds("logs-retention", s.LogsAge)
 }
 
-// literally is a setting as a package takes it for which 0 is its default, and -1 what 0
+// explicitZero is a setting as a package takes it for which 0 is its default, and -1 what 0
 // means here.
-func literally[T int64 | time.Duration](setting T) T {
+func explicitZero[T int64 | time.Duration](setting T) T {
 	if setting == 0 {
 		return -1
 	}

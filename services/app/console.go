@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -110,8 +109,8 @@ const (
 	consoleConns = 64
 )
 
-// newConsole makes the console.
-func (n *node) newConsole(ctx context.Context, p plan, js jetstream.JetStream) error {
+// addConsole makes the console; serve adds its routes.
+func (n *node) addConsole(ctx context.Context, p plan, js jetstream.JetStream) error {
 	sessions, err := registry.OpenSessions(ctx, js)
 	if err != nil {
 		return err
@@ -156,10 +155,4 @@ func (n *node) serveConsole(app *fiber.App) {
 	}
 	n.console.Routes(app)
 	n.parts = append(n.parts, process.Part{Name: roleConsole, Run: n.console.Run})
-}
-
-// announceConsole says where the console is: with a link that signs in once.
-func (n *node) announceConsole(out io.Writer, url, key string) error {
-	_, err := fmt.Fprintf(out, "flightline console: %s%s\n", url, n.console.OnceLink(key))
-	return err
 }

@@ -46,7 +46,7 @@ func openDataDir(cfg Config) (*dataDir, error) {
 	if cfg.Sync == syncGroup && noHardLinks != nil {
 		return nil, fmt.Errorf("--sync group needs hard links in %s, use auto or always: %w", cfg.Data, noHardLinks)
 	}
-	h := &dataDir{dir: cfg.Data, Running: cli.Running{
+	d := &dataDir{dir: cfg.Data, Running: cli.Running{
 		APIKey:         cmp.Or(cfg.APIKey, kept.APIKey, "fl_"+rand.Text()),
 		NATSUser:       cmp.Or(kept.NATSUser, "flightline"),
 		NATSPassword:   cmp.Or(kept.NATSPassword, rand.Text()),
@@ -57,14 +57,14 @@ func openDataDir(cfg Config) (*dataDir, error) {
 		PID:            os.Getpid(),
 	}}
 	if cfg.TLSCert != "" {
-		if h.TLSCert, err = filepath.Abs(cfg.TLSCert); err != nil {
+		if d.TLSCert, err = filepath.Abs(cfg.TLSCert); err != nil {
 			return nil, fmt.Errorf("--tls-cert: %w", err)
 		}
 	}
-	if kept.APIKey != h.APIKey {
-		h.replaced = kept.APIKey
+	if kept.APIKey != d.APIKey {
+		d.replaced = kept.APIKey
 	}
-	return h, nil
+	return d, nil
 }
 
 // noLinks refuses a data folder in which a file of ours, or one of the store, is a
@@ -104,28 +104,28 @@ func plain(path string, e fs.DirEntry) error {
 }
 
 // client is ours, as an administrator's; it believes what we show.
-func (h *dataDir) client(version string) (*client.Client, error) {
-	believed, err := tlsconfig.Client{CA: h.TLSCert}.Config()
+func (d *dataDir) client(version string) (*client.Client, error) {
+	believed, err := tlsconfig.Client{CA: d.TLSCert}.Config()
 	if err != nil {
 		return nil, err
 	}
-	return client.New(h.URL, h.APIKey, client.WithTLS(believed), client.WithUserAgent("flightline-dev/"+version))
+	return client.New(d.URL, d.APIKey, client.WithTLS(believed), client.WithUserAgent("flightline-dev/"+version))
 }
 
 // replaceKey has the API key of the last start open nothing any more, if this one has another,
 // and then keeps ours, which is not put in yet: after a crash at any moment the keys that open
 // something are known to the next start. durable waits for what was written to the keys.
-func (h *dataDir) replaceKey(ctx context.Context, keys *registry.Keys, durable func() error) error {
-	if h.replaced == "" {
+func (d *dataDir) replaceKey(ctx context.Context, keys *registry.Keys, durable func() error) error {
+	if d.replaced == "" {
 		return nil
 	}
-	if err := revoke(ctx, keys, h.replaced); err != nil {
+	if err := revoke(ctx, keys, d.replaced); err != nil {
 		return err
 	}
 	if err := durable(); err != nil {
 		return err
 	}
-	return h.Announce(h.dir) // without an address yet
+	return d.Announce(d.dir) // without an address yet
 }
 
 func revoke(ctx context.Context, keys *registry.Keys, plain string) error {
@@ -140,9 +140,9 @@ func revoke(ctx context.Context, keys *registry.Keys, plain string) error {
 }
 
 // close lets nobody look for us any more.
-func (h *dataDir) close() error {
-	h.URL, h.MetricsURL, h.PID = "", "", 0
-	return h.Announce(h.dir)
+func (d *dataDir) close() error {
+	d.URL, d.MetricsURL, d.PID = "", "", 0
+	return d.Announce(d.dir)
 }
 
 // administrator is the name of the key that admit puts in.

@@ -30,8 +30,8 @@ const (
 	// firstAnswerTimeout is after how long without an answer of the API a warning
 	// is logged.
 	firstAnswerTimeout = 30 * time.Second
-	// firstJob is how long the demo's job may take.
-	firstJob = 30 * time.Second
+	// firstJobTimeout is how long the demo's job may take.
+	firstJobTimeout = 30 * time.Second
 )
 
 // demo shows a newcomer that it works, over HTTP as anybody would.
@@ -40,7 +40,7 @@ type demo struct {
 	nc        *nats.Conn
 	url, data string
 	program   string // as the user started it, for what to try next
-	demo      bool
+	enabled   bool   // else it only says when requests are served
 	version   string
 	out       io.Writer
 	log       *slog.Logger
@@ -49,37 +49,37 @@ type demo struct {
 
 // run says when requests are served, runs the demo's worker and its first job,
 // says what to try next, and keeps the worker until ctx ends.
-func (t *demo) run(ctx context.Context) error {
-	if err := t.ready(ctx); err != nil {
+func (d *demo) run(ctx context.Context) error {
+	if err := d.ready(ctx); err != nil {
 		return err
 	}
-	if !t.demo {
+	if !d.enabled {
 		<-ctx.Done()
 		return nil
 	}
-	if err := t.makeEcho(ctx); err != nil {
+	if err := d.makeEcho(ctx); err != nil {
 		return err
 	}
-	afterStart := t.firstJob
+	afterStart := d.firstJob
 	for {
-		if err := t.runEcho(ctx, afterStart); !errors.Is(err, endpoint.ErrNotFound) {
+		if err := d.runEcho(ctx, afterStart); !errors.Is(err, endpoint.ErrNotFound) {
 			return err
 		}
-		if !t.awaitEcho(ctx) {
+		if !d.awaitEcho(ctx) {
 			return nil
 		}
 		afterStart = func(context.Context) error { return nil }
 	}
 }
 
-// askForEcho is the pause between two looks for an endpoint echo that was deleted.
-const askForEcho = time.Second
+// echoCheckInterval is the pause between two looks for an endpoint echo that was deleted.
+const echoCheckInterval = time.Second
 
 // awaitEcho returns true once somebody has made the endpoint echo again, and nothing
 // else starts workers for it; false when ctx ends.
-func (t *demo) awaitEcho(ctx context.Context) bool {
-	for retry.Sleep(ctx, askForEcho) == nil {
-		e, err := t.client.Endpoints().Get(ctx, echo)
+func (d *demo) awaitEcho(ctx context.Context) bool {
+	for retry.Sleep(ctx, echoCheckInterval) == nil {
+		e, err := d.client.Endpoints().Get(ctx, echo)
 		if err == nil && (e.Fleet.Driver == "" || e.Fleet.Driver == string(pod.External)) {
 			return true
 		}
@@ -88,12 +88,12 @@ func (t *demo) awaitEcho(ctx context.Context) bool {
 }
 
 // runEcho runs the demo's worker until ctx ends, and calls afterStart once it is ready.
-func (t *demo) runEcho(ctx context.Context, afterStart func(context.Context) error) error {
+func (d *demo) runEcho(ctx context.Context, afterStart func(context.Context) error) error {
 	registered := make(chan struct{})
 	ended := make(chan error, 1)
 	go func() { // ends with ctx; waited for below
 		ended <- worker.Run(ctx, worker.Config{
-			Endpoint: echo, NC: t.nc, Version: t.version, Log: t.log, Tracer: t.tracer, OnReady: func() { close(registered) },
+			Endpoint: echo, NC: d.nc, Version: d.version, Log: d.log, Tracer: d.tracer, OnReady: func() { close(registered) },
 		}, func(_ context.Context, j *worker.Job) (any, error) { return j.Input, nil })
 	}()
 	select {
@@ -102,30 +102,30 @@ func (t *demo) runEcho(ctx context.Context, afterStart func(context.Context) err
 	case <-registered:
 	}
 	if err := afterStart(ctx); err != nil && ctx.Err() == nil {
-		t.log.WarnContext(ctx, "first job not shown", "err", err)
+		d.log.WarnContext(ctx, "first job not shown", "err", err)
 	}
 	return <-ended
 }
 
 // ready waits until the API answers, and prints its address.
-func (t *demo) ready(ctx context.Context) error {
-	err := t.retryCall(ctx, firstAnswerTimeout, func(ctx context.Context) error {
-		_, err := t.client.Endpoints().List(ctx)
+func (d *demo) ready(ctx context.Context) error {
+	err := d.retryCall(ctx, firstAnswerTimeout, func(ctx context.Context) error {
+		_, err := d.client.Endpoints().List(ctx)
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("list endpoints: %w", err)
 	}
-	_, err = fmt.Fprintf(t.out, "flightline ready: %s\n", t.url)
+	_, err = fmt.Fprintf(d.out, "flightline ready: %s\n", d.url)
 	return err
 }
 
-func (t *demo) makeEcho(ctx context.Context) error {
-	return t.retryCall(ctx, firstAnswerTimeout, func(ctx context.Context) error {
-		_, err := t.client.Endpoints().Create(ctx, client.EndpointSpec{ID: echo, Name: new("returns its input")})
+func (d *demo) makeEcho(ctx context.Context) error {
+	return d.retryCall(ctx, firstAnswerTimeout, func(ctx context.Context) error {
+		_, err := d.client.Endpoints().Create(ctx, client.EndpointSpec{ID: echo, Name: new("returns its input")})
 		if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status == http.StatusConflict {
 			if refused.Code != string(web.EndpointExists) {
-				t.log.WarnContext(ctx, "no demo: its endpoint cannot be created", "endpoint", echo, "err", err)
+				d.log.WarnContext(ctx, "no demo: its endpoint cannot be created", "endpoint", echo, "err", err)
 			}
 			return nil // there since an earlier start
 		}
@@ -136,13 +136,13 @@ func (t *demo) makeEcho(ctx context.Context) error {
 // retryCall calls the API until it answers. A store that is slow after a kill, under
 // load, must not end the process, which serves as soon as the store does. It
 // returns the error of an answer below 500, and ctx's error when ctx ends.
-func (t *demo) retryCall(ctx context.Context, timeout time.Duration, call func(context.Context) error) error {
+func (d *demo) retryCall(ctx context.Context, timeout time.Duration, call func(context.Context) error) error {
 	unanswered := func(err error) bool {
 		refused, answered := errors.AsType[*client.Error](err)
 		if ctx.Err() != nil || answered && refused.Status < http.StatusInternalServerError {
 			return false
 		}
-		t.log.WarnContext(ctx, "the API does not answer yet, asking again", "err", err)
+		d.log.WarnContext(ctx, "the API does not answer yet, asking again", "err", err)
 		return true
 	}
 	err := retry.Do(ctx, retry.Every(retryDelay), unanswered, func() error {
@@ -159,7 +159,7 @@ func (t *demo) retryCall(ctx context.Context, timeout time.Duration, call func(c
 // retryDelay is the pause after a call that the API did not answer.
 const retryDelay = 100 * time.Millisecond
 
-const next = `
+const nextText = `
 Try it from another terminal in this folder:
   %[4]s run echo '{"input":{"text":"hello"}}' --wait%[1]s
   eval "$(%[4]s env%[1]s)"    # addresses and keys, from %[2]s
@@ -168,24 +168,24 @@ Try it from another terminal in this folder:
 
 // next says what to try in another terminal, with the data folder where commands do
 // not look by themselves.
-func (t *demo) next() string {
+func (d *demo) next() string {
 	flag := ""
-	if filepath.Clean(t.data) != cli.DefaultData {
-		flag = " --data '" + strings.ReplaceAll(t.data, "'", `'\''`) + "'"
+	if filepath.Clean(d.data) != cli.DefaultData {
+		flag = " --data '" + strings.ReplaceAll(d.data, "'", `'\''`) + "'"
 	}
-	return fmt.Sprintf(next, flag, cli.RunningPath(t.data), t.url, t.program)
+	return fmt.Sprintf(nextText, flag, cli.RunningPath(d.data), d.url, d.program)
 }
 
-func (t *demo) firstJob(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, firstJob)
+func (d *demo) firstJob(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, firstJobTimeout)
 	defer cancel()
-	j, err := t.client.Run(ctx, echo, client.Request{Input: map[string]string{"text": "hello, world"}})
+	j, err := d.client.Run(ctx, echo, client.Request{Input: map[string]string{"text": "hello, world"}})
 	if err != nil {
 		return err
 	}
-	if j, err = t.client.Wait(ctx, echo, j.ID); err != nil {
+	if j, err = d.client.Wait(ctx, echo, j.ID); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(t.out, "first job %s is %s: %s\n%s", j.ID, j.Status, j.Output, t.next())
+	_, err = fmt.Fprintf(d.out, "first job %s is %s: %s\n%s", j.ID, j.Status, j.Output, d.next())
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"path/filepath"
@@ -62,7 +63,7 @@ func Run(ctx context.Context, cfg Config, version string, out io.Writer, log *sl
 	if err != nil {
 		return err
 	}
-	h, err := openDataDir(cfg)
+	d, err := openDataDir(cfg)
 	if err != nil {
 		return err
 	}
@@ -70,7 +71,7 @@ func Run(ctx context.Context, cfg Config, version string, out io.Writer, log *sl
 	if err != nil {
 		return err
 	}
-	b, err := startBus(ctx, cfg, h.Running, shown, out, log)
+	b, err := startBus(ctx, cfg, d.Running, shown, out, log)
 	if err != nil {
 		return err
 	}
@@ -86,32 +87,36 @@ func Run(ctx context.Context, cfg Config, version string, out io.Writer, log *sl
 	}
 	defer fleet.close(context.WithoutCancel(ctx)) //nolint:errcheck // the role has closed them, unless we failed before
 	n, err := assemble(ctx, plan{
-		console: consolePlan{url: open.url(), control: open.url(), ca: h.TLSCert, secure: shown != nil, hosts: cfg.hosts(open.requests), traceURL: cfg.TraceURL},
-		nc:      b.nc, listener: open.requests, metricsAt: open.scrapes, roles: roles(), logs: cfg.LogSizes, adminKey: h.APIKey, replaceKey: h.replaceKey,
+		console: consolePlan{url: open.url(), control: open.url(), ca: d.TLSCert, secure: shown != nil, hosts: cfg.hosts(open.requests), traceURL: cfg.TraceURL},
+		nc:      b.nc, listener: open.requests, metricsAt: open.scrapes, roles: roles(), logs: cfg.LogSizes, adminKey: d.APIKey, replaceKey: d.replaceKey,
 		webhooks: loopbackWebhooks(open.url()), durable: b.durable(), restarts: true, place: b.server.CheckPlace, store: filepath.Join(cfg.Data, storeDir), alsoFailed: func() []storehealth.Failure { return unsynced(b.server.Barrier()) }, limits: limits, streamFormat: cfg.StreamFormat, catalog: cfg.Catalog, fleets: fleet,
 		hosts: cfg.hosts(open.requests), metricsHosts: cfg.hosts(open.scrapes),
-		version: version, dev: h.Running, log: log, tracer: tracer,
+		version: version, dev: d.Running, log: log, tracer: tracer,
 	})
 	if err != nil {
 		return err
 	}
-	if err := b.letRead(ctx); err != nil {
+	if err := b.applySubscriber(ctx); err != nil {
 		return err
 	}
-	h.URL, h.MetricsURL, h.NATSURL = open.url(), open.metricsURL(), open.named(nearby(b.server.URL()))
-	if err := h.Announce(h.dir); err != nil {
+	d.URL, d.MetricsURL, d.NATSURL = open.url(), open.metricsURL(), open.named(localURL(b.server.URL()))
+	if err := d.Announce(d.dir); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, h.close()) }()
-	c, err := h.client(version)
+	defer func() { err = errors.Join(err, d.close()) }()
+	c, err := d.client(version)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(n.announceConsole(out, h.URL, h.APIKey), open.announceMetrics(out)); err != nil {
+	_, err = fmt.Fprintf(out, "flightline console: %s%s\n", d.URL, n.console.OnceLink(d.APIKey))
+	if err := errors.Join(err, open.announceMetrics(out)); err != nil {
 		return err
 	}
-	t := &demo{client: c, nc: b.nc, url: h.URL, data: cfg.Data, program: cfg.program, demo: !cfg.NoDemo, version: version, out: out, log: log, tracer: tracer}
-	m := &restarter{server: b.server, failed: n.storage.Failed, restarted: n.storage.Recheck, log: log}
-	parts := append([]process.Part{{Name: "bus", Run: b.run, Waiting: func() string { return "NATS closes its streams" }}, {Name: "barrier", Run: b.serveBarrier}, {Name: "restarter", Run: m.run}}, n.parts...)
-	return process.Run(ctx, log, append(parts, process.Part{Name: "demo", Run: t.run}, unready(n.health))...)
+	intro := &demo{client: c, nc: b.nc, url: d.URL, data: cfg.Data, program: cfg.program, enabled: !cfg.NoDemo, version: version, out: out, log: log, tracer: tracer}
+	parts := append([]process.Part{
+		{Name: "bus", Run: b.run, Waiting: func() string { return "NATS closes its streams" }},
+		{Name: "barrier", Run: b.serveBarrier},
+		{Name: "restarter", Run: (&restarter{server: b.server, failed: n.storage.Failed, restarted: n.storage.Recheck, log: log}).run},
+	}, n.parts...)
+	return process.Run(ctx, log, append(parts, process.Part{Name: "demo", Run: intro.run}, unready(n.health))...)
 }

@@ -43,7 +43,7 @@ func TestGeneratedConfiguration(t *testing.T) {
 		{"flightline dev", Config{}},
 		{"flightline serve ROLE...", ServeConfig{}},
 		{"flightline worker ENDPOINT [-- COMMAND...]", WorkConfig{}},
-		{"flightline backup DIR", OperateConfig{}},
+		{"flightline backup DIR", AdminConfig{}},
 		{"flightline restore DIR", RestoreConfig{}},
 		{"flightline doctor", DoctorConfig{}},
 		{"flightline nats-config", NATSConfig{}},

@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -90,9 +89,9 @@ func (l *listeners) url() string { return l.of(l.requests) }
 // for 127.0.0.1, decides the name.
 func (l *listeners) of(listener net.Listener) string {
 	if l.shown == nil {
-		return nearby("http://" + listener.Addr().String())
+		return localURL("http://" + listener.Addr().String())
 	}
-	return l.named(nearby("https://" + listener.Addr().String()))
+	return l.named(localURL("https://" + listener.Addr().String()))
 }
 
 // named is the address with a name that the certificate is for.
@@ -158,7 +157,7 @@ func (c Config) certificate(log *slog.Logger) (*tlsconfig.Server, error) {
 	if err != nil || shown == nil {
 		return nil, err
 	}
-	if !forThisMachine(shown.Leaf()) {
+	if leaf := shown.Leaf(); leaf.VerifyHostname("127.0.0.1") != nil && leaf.VerifyHostname(localhost) != nil {
 		return nil, &cli.UsageError{Err: fmt.Errorf("--tls-cert %s: dev is reached at 127.0.0.1 or %s, and the certificate is for neither", c.TLSCert, localhost)}
 	}
 	return shown, nil
@@ -183,8 +182,4 @@ func (c ServeConfig) ownGateway(roles []string, d *listeners) error {
 		return &cli.UsageError{Err: fmt.Errorf("--gateway-url: must be an address of a gateway that asks for no certificate: the workers that the driver %s starts have none, and --tls-client-ca asks for one at %s", starts[0], own)}
 	}
 	return nil
-}
-
-func forThisMachine(leaf *x509.Certificate) bool {
-	return leaf.VerifyHostname("127.0.0.1") == nil || leaf.VerifyHostname(localhost) == nil
 }

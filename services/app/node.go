@@ -167,10 +167,10 @@ func assemble(ctx context.Context, p plan) (*node, error) {
 		name string
 		add  func() error
 	}{
-		{roleRecorder, func() error { return n.record(ctx, p, js) }},
+		{roleRecorder, func() error { return n.addRecorder(ctx, p, js) }},
 		{roleWebhook, func() error { return n.addWebhooks(p) }},
-		{roleAutoscaler, func() error { return n.scale(ctx, p, js) }},
-		{roleConsole, func() error { return n.newConsole(ctx, p, js) }},
+		{roleAutoscaler, func() error { return n.addAutoscaler(ctx, p, js) }},
+		{roleConsole, func() error { return n.addConsole(ctx, p, js) }},
 	} {
 		if !slices.Contains(p.roles, role.name) {
 			continue
@@ -237,7 +237,7 @@ func (p plan) someRoles() []string {
 
 // streams is what the streams are made with.
 func (p plan) streams() streams.Config {
-	return streams.Config{Replicas: p.replicas, Partitions: p.partitions, EventsAge: p.eventsAge, LogsAge: p.logs.LogsAge, LogsMaxBytes: literally(p.logs.LogsMaxBytes)}
+	return streams.Config{Replicas: p.replicas, Partitions: p.partitions, EventsAge: p.eventsAge, LogsAge: p.logs.LogsAge, LogsMaxBytes: explicitZero(p.logs.LogsMaxBytes)}
 }
 
 // cachesOf are the buckets that these roles keep copies of.
@@ -249,14 +249,14 @@ func cachesOf(roles []string) []string {
 	return all
 }
 
-// record adds the recorder, which stands by while another one is active.
-func (n *node) record(ctx context.Context, p plan, js jetstream.JetStream) error {
+// addRecorder adds the recorder, which stands by while another one is active.
+func (n *node) addRecorder(ctx context.Context, p plan, js jetstream.JetStream) error {
 	instance := uuid.NewString()
 	election, err := registry.NewElection(ctx, js, roleRecorder, instance, p.log)
 	if err != nil {
 		return err
 	}
-	n.stands(roleRecorder, election, instance)
+	n.addStanding(roleRecorder, election, instance)
 	s, err := recorder.New(recorder.Config{Partitions: p.partitions, EventsMaxBytes: p.logs.EventsMaxBytes, Counted: p.metrics.Counted, Log: p.log},
 		recorder.Deps{Queue: n.queue, Events: n.events, Registry: n.registry, Election: election})
 	if err != nil {
@@ -416,9 +416,9 @@ func missingWord(names []string) string {
 	return fmt.Sprintf("%d missing", len(names))
 }
 
-// stands adds to health whether this process is the active one of the role.
+// addStanding adds to health whether this process is the active one of the role.
 // A standby is as ready: it has nothing to answer.
-func (n *node) stands(role string, election *registry.Election, instance string) {
+func (n *node) addStanding(role string, election *registry.Election, instance string) {
 	n.standing = append(n.standing, web.Check{Name: role, Say: func(ctx context.Context) string {
 		leader, err := election.Active(ctx)
 		switch {
@@ -451,12 +451,4 @@ func unready(h *web.Health) process.Part {
 		h.Stop()
 		return nil
 	}}
-}
-
-// drains checks the setting of the delay.
-func (c ServeConfig) drains() error {
-	if c.DrainDelay < 0 || c.DrainDelay > maxDrainDelay {
-		return wrong("drain-delay", c.DrainDelay, fmt.Sprintf("0 to %s", maxDrainDelay))
-	}
-	return nil
 }

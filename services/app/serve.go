@@ -123,10 +123,18 @@ func (c ServeConfig) read(names []string) (plan, error) {
 // inBounds checks the settings of a process with these roles.
 func (c ServeConfig) inBounds(roles []string) error {
 	return cmp.Or(
-		replicasInBounds(c.Replicas), partitionsInBounds(c.Partitions), retentionInBounds("events-retention", c.EventsAge), c.LogSizes.check(), c.StreamForm.check(), c.drains(),
+		replicasInBounds(c.Replicas), partitionsInBounds(c.Partitions), retentionInBounds("events-retention", c.EventsAge), c.LogSizes.check(), c.StreamForm.check(), c.checkDrainDelay(),
 		addressOf("listen", c.Listen), addressOf("metrics-listen", c.MetricsListen, metricsOff), keyOf("bootstrap-key", c.BootstrapKey),
 		c.Connections.check(), c.NATS.check(), c.Webhooks.check(), c.Fleets.check(roles), c.Console.check(roles),
 	)
+}
+
+// checkDrainDelay checks the setting of the delay.
+func (c ServeConfig) checkDrainDelay() error {
+	if c.DrainDelay < 0 || c.DrainDelay > maxDrainDelay {
+		return wrong("drain-delay", c.DrainDelay, fmt.Sprintf("0 to %s", maxDrainDelay))
+	}
+	return nil
 }
 
 // bus is the connection that the settings describe. It is made in the
@@ -188,7 +196,7 @@ func assemblePatiently(ctx context.Context, p plan) (*node, error) {
 	ctx, cancel := context.WithTimeout(ctx, assembleTimeout)
 	defer cancel()
 	retryable := func(err error) bool {
-		if !away(err) {
+		if !isOutage(err) {
 			return false
 		}
 		p.log.WarnContext(ctx, "NATS is not ready, trying again", "err", err)
@@ -198,23 +206,23 @@ func assemblePatiently(ctx context.Context, p plan) (*node, error) {
 	err := retry.Do(ctx, retry.Every(assembleRetryDelay), retryable, func() (err error) {
 		attempt, done := context.WithTimeout(ctx, attemptTimeout)
 		defer done()
-		if n, err = assemble(attempt, p); err != nil && away(err) {
-			err = p.whyAway(err)
+		if n, err = assemble(attempt, p); err != nil && isOutage(err) {
+			err = p.explainOutage(err)
 		}
 		return err
 	})
 	switch {
 	case err == nil:
 		return n, nil
-	case away(err):
+	case isOutage(err):
 		return nil, fmt.Errorf("NATS is not ready: %w", err)
 	}
 	return nil, err
 }
 
-// whyAway is err, or what it comes from if there is no connection, or no JetStream: that
+// explainOutage is err, or what it comes from if there is no connection, or no JetStream: that
 // alone helps people.
-func (p plan) whyAway(err error) error {
+func (p plan) explainOutage(err error) error {
 	if p.nc.IsConnected() {
 		if errors.Is(err, nats.ErrNoResponders) {
 			return fmt.Errorf("JetStream does not answer; nats-server has it with -js, or with jetstream in its configuration: %w", err)
@@ -227,8 +235,8 @@ func (p plan) whyAway(err error) error {
 	return err
 }
 
-// away reports whether time may heal the error.
-func away(err error) bool {
+// isOutage reports whether time may heal the error.
+func isOutage(err error) bool {
 	if _, usage := errors.AsType[*cli.UsageError](err); usage {
 		return false
 	}

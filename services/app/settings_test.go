@@ -168,7 +168,7 @@ func TestNearby(t *testing.T) {
 	for address, want := range map[string]string{
 		"http://0.0.0.0:80": "http://127.0.0.1:80", "nats://[::]:42": "nats://127.0.0.1:42", "http://10.0.0.1:80": "http://10.0.0.1:80", "": "",
 	} {
-		if got := nearby(address); got != want {
+		if got := localURL(address); got != want {
 			t.Errorf("%q: got %q, want %q", address, got, want)
 		}
 	}
@@ -256,7 +256,7 @@ func TestWhatNATSRefusesIsNotTriedAgain(t *testing.T) {
 		nats.ErrNoServers: true, context.DeadlineExceeded: true,
 		nats.ErrAuthorization: false, nats.ErrJetStreamNotEnabled: false,
 	} {
-		if got := away(err); got != want {
+		if got := isOutage(err); got != want {
 			t.Errorf("%v: got %v, want %v", err, got, want)
 		}
 	}

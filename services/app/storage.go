@@ -98,56 +98,56 @@ type restarter struct {
 }
 
 // run restarts the server where that helps, until ctx ends.
-func (m *restarter) run(ctx context.Context) error {
+func (r *restarter) run(ctx context.Context) error {
 	for retry.Sleep(ctx, restartCheckInterval) == nil {
-		m.restart(ctx, time.Now())
+		r.restart(ctx, time.Now())
 	}
 	return nil
 }
 
 // restart restarts the server if it has to be, can be, and was not a moment ago.
-func (m *restarter) restart(ctx context.Context, now time.Time) {
-	failed := m.failed()
-	if len(failed) == 0 && m.server.JetStream() && !m.closed && m.server.CheckPlace() == nil {
-		m.waits = false
+func (r *restarter) restart(ctx context.Context, now time.Time) {
+	failed := r.failed()
+	if len(failed) == 0 && r.server.JetStream() && !r.closed && r.server.CheckPlace() == nil {
+		r.waits = false
 		return
 	}
-	if !m.due(now) {
+	if !r.due(now) {
 		return
 	}
-	if err := m.server.TestWrite(); err != nil {
-		if !m.waits {
-			m.log.ErrorContext(ctx, "the data folder takes no writes; NATS is restarted once it does", "err", err)
+	if err := r.server.TestWrite(); err != nil {
+		if !r.waits {
+			r.log.ErrorContext(ctx, "the data folder takes no writes; NATS is restarted once it does", "err", err)
 		}
-		m.waits = true
+		r.waits = true
 		return
 	}
 	names := make([]string, 0, len(failed))
 	for _, f := range failed {
 		names = append(names, f.Stream)
 	}
-	m.log.WarnContext(ctx, "restarting the embedded NATS server: streams refuse writes, and the data folder takes them again", "streams", names)
-	err := m.server.Restart(ctx, names...)
-	m.postpone(now)
-	if m.closed = err != nil; m.closed {
-		m.log.ErrorContext(ctx, "the embedded NATS server did not come up, trying again", "err", err, "pause", m.pause)
+	r.log.WarnContext(ctx, "restarting the embedded NATS server: streams refuse writes, and the data folder takes them again", "streams", names)
+	err := r.server.Restart(ctx, names...)
+	r.postpone(now)
+	if r.closed = err != nil; r.closed {
+		r.log.ErrorContext(ctx, "the embedded NATS server did not come up, trying again", "err", err, "pause", r.pause)
 		return
 	}
-	m.waits = false
-	m.restarted()
-	m.log.WarnContext(ctx, "embedded NATS server restarted", "took", time.Since(now).Round(time.Millisecond))
+	r.waits = false
+	r.restarted()
+	r.log.WarnContext(ctx, "embedded NATS server restarted", "took", time.Since(now).Round(time.Millisecond))
 }
 
 // due reports whether the pause after the last restart is over.
-func (m *restarter) due(now time.Time) bool { return m.last.IsZero() || now.Sub(m.last) >= m.pause }
+func (r *restarter) due(now time.Time) bool { return r.last.IsZero() || now.Sub(r.last) >= r.pause }
 
 // postpone sets the pause until the next restart.
-func (m *restarter) postpone(now time.Time) {
-	m.pause = min(maxRestartPause, 2*m.pause)
-	if m.last.IsZero() || now.Sub(m.last) >= restartsForgotten {
-		m.pause = minRestartPause
+func (r *restarter) postpone(now time.Time) {
+	r.pause = min(maxRestartPause, 2*r.pause)
+	if r.last.IsZero() || now.Sub(r.last) >= restartsForgotten {
+		r.pause = minRestartPause
 	}
-	m.last = now
+	r.last = now
 }
 
 // unsynced are the streams of which an fsync has failed.

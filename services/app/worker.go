@@ -85,7 +85,7 @@ func work(ctx context.Context, cfg WorkConfig, id string, command, env []string,
 	}
 	s, err := worker.New(worker.Config{
 		Worker: sdk.Config{
-			Endpoint: id, ID: cfg.ID, Concurrency: cfg.Concurrency, Grace: literally(cfg.Grace), Version: version, Tracer: tracer, LogsKept: cfg.kept,
+			Endpoint: id, ID: cfg.ID, Concurrency: cfg.Concurrency, Grace: explicitZero(cfg.Grace), Version: version, Tracer: tracer, LogsKept: cfg.kept,
 			NATSURL: bus.NATSURL, CredsFile: bus.NATSCreds, User: bus.NATSUser, Password: bus.NATSPassword,
 			InboxPrefix: bus.NATSInbox, TLS: bus.tls(),
 			OnReady: func() { _, _ = fmt.Fprintf(out, "flightline worker ready: %s\n", id) },

@@ -51,7 +51,7 @@ func roles(env map[string]string) []*cobra.Command {
 		conformance.Command(env),
 		app.NATSConfigCommand(env),
 		app.ReaperCommand(),
-	}, app.OperateCommands(env, version())...)
+	}, app.AdminCommands(env, version())...)
 }
 
 // release is linked in where the sources are built without their history, as in
