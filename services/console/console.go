@@ -3,6 +3,7 @@ package console
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"embed"
 	"errors"
 	"html/template"
@@ -71,9 +72,7 @@ type Service struct {
 	events   *tails[client.Event]
 	lines    *tails[client.LogLine]
 	starts   chan func(context.Context)
-
-	mu   sync.Mutex
-	once map[string]string // the API key of each link that signs in once
+	once     sync.Map // the API key of each link that signs in once, by its token
 }
 
 //go:embed templates/*.html
@@ -87,10 +86,10 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	s := &Service{
-		cfg: cfg, deps: deps, log: cfg.Log, screens: screens(), actions: actions(), sessions: newSessionCache(),
-		events: newTails[client.Event](), lines: newTails[client.LogLine](), starts: make(chan func(context.Context)), once: map[string]string{},
+		cfg: cfg, deps: deps, log: cfg.Log, screens: screens(), actions: actions(), sessions: &sessionCache{list: map[string]*session{}},
+		events: newTails[client.Event](), lines: newTails[client.LogLine](), starts: make(chan func(context.Context)),
 	}
-	s.hub = newHub(s)
+	s.hub = &hub{s: s, topics: map[topicID]*topic{}}
 	var err error
 	if s.pages, err = template.New("").Funcs(functions()).ParseFS(templates, "templates/*.html"); err != nil {
 		return nil, err
@@ -151,22 +150,7 @@ func (s *Service) Known(c *fiber.Ctx) (ours bool, err error) {
 // OnceLink is the path of a link that signs a browser in with the API key, once, as long as
 // this process lives.
 func (s *Service) OnceLink(apiKey string) string {
-	token := newToken()
-	s.addOnce(token, apiKey)
+	token := rand.Text()
+	s.once.Store(token, apiKey)
 	return Root + "/sign-in?" + url.Values{"once": {token}}.Encode()
-}
-
-func (s *Service) addOnce(token, apiKey string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.once[token] = apiKey
-}
-
-// takeOnce is the key of such a link, "" if it was used before.
-func (s *Service) takeOnce(token string) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	key := s.once[token]
-	delete(s.once, token)
-	return key
 }

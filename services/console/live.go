@@ -63,8 +63,6 @@ type hub struct {
 	topics map[topicID]*topic
 }
 
-func newHub(s *Service) *hub { return &hub{s: s, topics: map[topicID]*topic{}} }
-
 // topic is a page that is open somewhere: its fragments as they are now.
 type topic struct {
 	id topicID

@@ -82,11 +82,7 @@ func (d *machinesData) loadWaiting(v *visit) {
 	if !v.MaySome("read") {
 		return
 	}
-	var before needy
-	if last, ok := v.before.(*machinesData); ok {
-		before = last.Needy
-	}
-	d.Needy.load(v, before)
+	d.Needy.load(v, lastLoad[machinesData](v).Needy)
 	for _, e := range d.Needy.endpoints {
 		for _, need := range e.Attention {
 			if slices.Contains([]string{api.NeedsScaling, api.NeedsGPU, api.NeedsBackoff, api.NeedsNoWorker}, need.Code) {

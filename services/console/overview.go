@@ -178,11 +178,7 @@ func loadOverview(v *visit) (any, error) {
 // others stood a moment ago.
 func (d *overviewData) loadNeeds(v *visit) {
 	if whole := d.After == "" && d.Cursor == ""; !whole {
-		var before needy
-		if last, ok := v.before.(*overviewData); ok {
-			before = last.Needy
-		}
-		d.Needy.load(v, before)
+		d.Needy.load(v, lastLoad[overviewData](v).Needy)
 	}
 	all := slices.Clone(d.Endpoints)
 	for _, e := range d.Needy.endpoints {

@@ -2,7 +2,6 @@ package console
 
 import (
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"net"
@@ -87,8 +86,6 @@ func checkForm(c *fiber.Ctx, apiKey, token string) error {
 	}
 	return nil
 }
-
-func newToken() string { return rand.Text() }
 
 // localPath is a path beneath Root to go to, Root for anything else: nobody is led elsewhere.
 func localPath(path string) string {

@@ -42,8 +42,6 @@ type sessionCache struct {
 	list map[string]*session
 }
 
-func newSessionCache() *sessionCache { return &sessionCache{list: map[string]*session{}} }
-
 func (c *sessionCache) get(token string, now time.Time) *session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -152,12 +150,12 @@ type signInView struct {
 func (s *Service) signInPage(c *fiber.Ctx) error {
 	next := localPath(strings.Clone(c.Query("next")))
 	if once := strings.Clone(c.Query("once")); once != "" {
-		key := s.takeOnce(once)
-		if key == "" {
+		key, unused := s.once.LoadAndDelete(once)
+		if !unused {
 			return s.renderSignIn(c, fiber.StatusUnauthorized, signInView{Next: next, Error: "This link was used before. Paste an API key; `flightline env` prints the one of `flightline dev`."})
 		}
-		if err := s.begin(c, key); err != nil {
-			s.addOnce(once, key) // it signed nobody in
+		if err := s.begin(c, key.(string)); err != nil { //nolint:forcetypeassert // we put nothing else
+			s.once.Store(once, key) // it signed nobody in
 			return err
 		}
 		return s.renderSignIn(c, fiber.StatusOK, signInView{Enter: next})

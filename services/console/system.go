@@ -35,7 +35,7 @@ type versionCount struct {
 func loadSystem(v *visit) (any, error) {
 	d := &systemData{Version: v.s.cfg.Version, Self: v.self.ID, Filter: v.query.Get("q"), Stream: v.query.Get("stream"), SeesKeys: v.May("control", "")}
 	if d.SeesKeys {
-		if last, ok := v.before.(*systemData); ok && time.Since(last.asked) < wholeInterval {
+		if last := lastLoad[systemData](v); time.Since(last.asked) < wholeInterval {
 			d.System, d.asked = last.System, last.asked
 		} else {
 			var err error

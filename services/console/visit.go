@@ -51,6 +51,14 @@ type answered struct {
 // shows has an action answer with a page.
 func (v *visit) shows(at screen, data any) { v.shown = &answered{at, data} }
 
+// lastLoad is what the screen's load before returned, a zero value if there was none.
+func lastLoad[T any](v *visit) *T {
+	if last, ok := v.before.(*T); ok {
+		return last
+	}
+	return new(T)
+}
+
 func (s *Service) newVisit(ctx context.Context, found *session, params map[string]string, query url.Values) *visit {
 	v := &visit{ctx: ctx, s: s, api: found.api.Queue, control: found.api.Control, apiKey: found.apiKey, self: found.self, params: params, query: query}
 	for _, text := range found.self.Scopes {

@@ -124,7 +124,7 @@ func loadWorker(v *visit) (any, error) {
 // listJobs lists the worker's jobs, for an open page every listInterval: what it prints is
 // shown sooner.
 func (d *workerData) listJobs(v *visit) error {
-	if last, ok := v.before.(*workerData); ok && time.Since(last.listed) < listInterval {
+	if last := lastLoad[workerData](v); time.Since(last.listed) < listInterval {
 		d.Jobs, d.listed = last.Jobs, last.listed
 		return nil
 	}
