@@ -96,7 +96,11 @@ func New(cfg Config) *fiber.App {
 		StreamRequestBody:            true, // bodies reads them, and knows BodyLimit
 		WriteTimeout:                 0,    // answers may be held for minutes
 	})
-	app.Server().ConnState = setState
+	app.Server().ConnState = func(of net.Conn, state fasthttp.ConnState) {
+		if c := connOf(of); c != nil {
+			c.setState(state)
+		}
+	}
 	app.Server().MaxIdleWorkerDuration = idleWorker
 	limit := app.Config().BodyLimit
 	b := &bodies{

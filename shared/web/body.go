@@ -45,7 +45,7 @@ const (
 // the connection.
 func answerAndDiscard(ctx *fasthttp.RequestCtx) {
 	conn := ctx.Conn()
-	if c, ok := conn.(interface{ answersWait() bool }); ok && c.answersWait() {
+	if c := connOf(conn); c != nil && c.pipelined {
 		ctx.Response.SetConnectionClose()
 		return
 	}
@@ -323,7 +323,7 @@ func answer(app *fiber.App, ctx *fasthttp.RequestCtx, err error) {
 // sent nothing ends without an answer.
 func refusal(next func(*fasthttp.RequestCtx, error)) func(*fasthttp.RequestCtx, error) {
 	return func(ctx *fasthttp.RequestCtx, err error) {
-		if c, ok := ctx.Conn().(interface{ silent() bool }); ok && c.silent() {
+		if c := connOf(ctx.Conn()); c != nil && !c.active {
 			_ = ctx.Conn().Close() // fasthttp's answer to no request goes nowhere
 			return
 		}

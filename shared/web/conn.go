@@ -93,7 +93,7 @@ type conn struct {
 	active    bool // a request has begun, and its answer is not written yet
 
 	unread    bool // nothing was received since the last answer
-	pipelined bool // the request was received together with the one before
+	pipelined bool // the request was received together with the one before, whose answer fasthttp may still keep
 
 	writeUntil time.Time // the deadline of writing
 	written    []func()  // called when the answer was written
@@ -135,13 +135,6 @@ func (c *conn) answered() {
 	c.written = nil
 }
 
-// silent reports whether no request has begun: the client waits for no answer.
-func (c *conn) silent() bool { return !c.active }
-
-// answersWait reports whether fasthttp may have answers to earlier requests that it
-// has not written yet: it keeps them while more requests are there.
-func (c *conn) answersWait() bool { return c.pipelined }
-
 // CloseWrite ends what is sent, if the connection can do that.
 func (c *conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
@@ -153,11 +146,15 @@ func (c *conn) CloseWrite() error {
 // NetConn returns the connection itself.
 func (c *conn) NetConn() net.Conn { return c.Conn }
 
-// setState passes the state of a connection of ours on to it.
-func setState(of net.Conn, state fasthttp.ConnState) {
-	if c, ok := of.(interface{ setState(fasthttp.ConnState) }); ok {
-		c.setState(state)
+// connOf is the connection of ours that fasthttp has, nil for one of a test.
+func connOf(of net.Conn) *conn {
+	switch c := of.(type) {
+	case *conn:
+		return c
+	case secure:
+		return c.conn
 	}
+	return nil
 }
 
 // inner is the connection beneath wrappers, ours and that of TLS.

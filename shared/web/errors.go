@@ -349,10 +349,3 @@ func param(c *fiber.Ctx, name string) string {
 	}
 	return strings.Clone(c.Params(name))
 }
-
-func levelOf(code Code) slog.Level {
-	if code == Unavailable {
-		return slog.LevelWarn
-	}
-	return slog.LevelError
-}

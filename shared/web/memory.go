@@ -190,7 +190,7 @@ func largeAnswer(r *fasthttp.Response) bool { return !r.IsBodyStream() && len(r.
 
 // afterAnswer calls do once the answer was written, or will not be.
 func afterAnswer(ctx *fasthttp.RequestCtx, do func()) {
-	if c, ok := ctx.Conn().(interface{ afterAnswer(func()) }); ok {
+	if c := connOf(ctx.Conn()); c != nil {
 		c.afterAnswer(do)
 		return
 	}
