@@ -68,17 +68,7 @@ func (e Engine) readGPUs() func() ([]pod.GPU, error) {
 	if e.GPUs == "" {
 		return nil
 	}
-	return func() ([]pod.GPU, error) {
-		text, err := os.ReadFile(e.GPUs)
-		if err != nil {
-			return nil, fmt.Errorf("--gpus: %w", err)
-		}
-		found, err := pod.ParseGPUs(text)
-		if err != nil {
-			return nil, fmt.Errorf("--gpus %s: %w", e.GPUs, err)
-		}
-		return found, nil
-	}
+	return func() ([]pod.GPU, error) { return parseFile("gpus", e.GPUs, pod.ParseGPUs) }
 }
 
 // modelCache is the folder of the models as the drivers need it.

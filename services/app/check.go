@@ -218,15 +218,23 @@ func catalogOf(path string) (*pod.Catalog, error) {
 	if path == "" {
 		return nil, nil //nolint:nilnil // no catalogue knows nothing, and is no error
 	}
-	text, err := os.ReadFile(path)
+	catalog, err := parseFile("price-catalog", path, pod.ParseCatalog)
 	if err != nil {
-		return nil, &cli.UsageError{Err: fmt.Errorf("--price-catalog: %w", err)}
-	}
-	catalog, err := pod.ParseCatalog(text)
-	if err != nil {
-		return nil, &cli.UsageError{Err: fmt.Errorf("--price-catalog %s: %w", path, err)}
+		return nil, &cli.UsageError{Err: err}
 	}
 	return catalog, nil
+}
+
+// parseFile is what parse makes of the file that a flag names. Its errors name the flag.
+func parseFile[T any](flag, path string, parse func([]byte) (T, error)) (v T, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return v, fmt.Errorf("--%s: %w", flag, err)
+	}
+	if v, err = parse(text); err != nil {
+		return v, fmt.Errorf("--%s %s: %w", flag, path, err)
+	}
+	return v, nil
 }
 
 // partitionsOf is how many partitions there are once the wanted ones exist.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -72,7 +73,7 @@ func routedCall(route string, body json.RawMessage) (call, error) {
 	switch {
 	case err != nil, strings.ContainsAny(plain, "?#\\"), strings.ContainsFunc(plain, func(r rune) bool { return r < ' ' || r == 0x7f }):
 		return call{}, failure400("openai_route is no path: %.200q", route)
-	case !strings.HasPrefix(plain, "/v1/"), dotted(plain):
+	case !strings.HasPrefix(plain, "/v1/"), slices.ContainsFunc(strings.Split(plain, "/"), isDots):
 		return call{}, callError{"openai_route must be below /v1/", "not_found_error", http.StatusNotFound}
 	}
 	body = bytes.TrimSpace(body)
@@ -87,15 +88,8 @@ func routedCall(route string, body json.RawMessage) (call, error) {
 	return call{method: http.MethodPost, route: route, body: body}, nil
 }
 
-// dotted reports whether a segment of the path is . or .., which a server may take
-// for a way out.
-func dotted(path string) bool {
-	for segment := range strings.SplitSeq(path, "/") {
-		if segment == "." || segment == ".." {
-			return true
-		}
-	}
-	return false
-}
+// isDots reports whether a segment of a path is . or .., which a server may take for a way
+// out.
+func isDots(segment string) bool { return segment == "." || segment == ".." }
 
 func present(value json.RawMessage) bool { return len(value) > 0 && string(value) != "null" }

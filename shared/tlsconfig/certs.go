@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 )
@@ -102,7 +103,7 @@ func (s *Server) current() *tls.Config {
 // reload reads the files if they are others than before.
 func (s *Server) reload() {
 	there := s.stat()
-	if same(there, s.seen) {
+	if slices.EqualFunc(there, s.seen, same) {
 		return
 	}
 	s.seen = there
@@ -134,16 +135,12 @@ func (s *Server) stat() []os.FileInfo {
 	return all
 }
 
-func same(a, b []os.FileInfo) bool {
-	for i := range a {
-		if (a[i] == nil) != (b[i] == nil) {
-			return false
-		}
-		if a[i] != nil && (!os.SameFile(a[i], b[i]) || a[i].Size() != b[i].Size() || !a[i].ModTime().Equal(b[i].ModTime()) || a[i].Mode() != b[i].Mode()) {
-			return false
-		}
+// same reports whether a file, nil if it cannot be read, was not replaced or changed.
+func same(a, b os.FileInfo) bool {
+	if a == nil || b == nil {
+		return a == b
 	}
-	return true
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime()) && a.Mode() == b.Mode()
 }
 
 // load reads and checks the files.
