@@ -277,16 +277,14 @@ func (sh *shell) inputCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "input ENDPOINT JOB", Short: "Print what a job was given",
 		Long: "Print what a job was given, as long as it is kept: until it is completed or\ncancelled, and after a failure or a timeout until its retention is over.",
-		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
-			x, err := api.Input(ctx, args[0], job.ID(args[1]))
-			if err != nil {
-				return err
-			}
+		RunE: runAndShow(sh, func(ctx context.Context, api *client.Client, args []string) (*client.JobInput, error) {
+			return api.Input(ctx, args[0], job.ID(args[1]))
+		}, func(x *client.JobInput) [][]string {
 			text := "not kept"
 			if x.Input != nil {
 				text = oneLine(x.Input)
 			}
-			return sh.show(x, [][]string{{"ID", clean(string(x.ID))}, {"STATUS", clean(string(x.Status))}, {"INPUT", text}})
+			return [][]string{{"ID", clean(string(x.ID))}, {"STATUS", clean(string(x.Status))}, {"INPUT", text}}
 		}),
 	}
 }

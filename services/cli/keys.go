@@ -40,24 +40,22 @@ func (sh *shell) createKey() *cobra.Command {
 			"wait or run (1000000), and waitingBytes, those of their inputs (10737418240, 10\n" +
 			"GiB). 0 means no bound.",
 		Example: "  flightline key create ci --scope submit:echo --scope read:echo --quota requests=500,concurrent=20",
-		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
+		RunE: runAndShow(sh, func(ctx context.Context, api *client.Client, args []string) (*client.Key, error) {
 			if len(scopes) == 0 {
-				return &UsageError{errors.New("give the key at least one --scope, as submit:echo")}
+				return nil, &UsageError{errors.New("give the key at least one --scope, as submit:echo")}
 			}
 			spec := client.KeySpec{Name: args[0], Scopes: scopes}
 			if quota != "" {
 				var err error
 				if spec.Quota, err = ratelimit.ParseQuota(quota); err != nil {
-					return &UsageError{fmt.Errorf("--quota: %w", err)}
+					return nil, &UsageError{fmt.Errorf("--quota: %w", err)}
 				}
 			}
-			k, err := api.Keys().Create(ctx, spec)
-			if err != nil {
-				return err
-			}
-			return sh.show(k, [][]string{
+			return api.Keys().Create(ctx, spec)
+		}, func(k *client.Key) [][]string {
+			return [][]string{
 				{"ID", k.ID}, {"NAME", clean(k.Name)}, {"SCOPES", strings.Join(k.Scopes, " ")}, {"QUOTA", cmp.Or(k.Quota.String(), "default")}, {"KEY", k.Plain},
-			})
+			}
 		}),
 	}
 	c.Flags().StringArrayVar(&scopes, "scope", nil, "what the key may do; repeat it for more")
@@ -72,16 +70,14 @@ func (sh *shell) changeQuota() *cobra.Command {
 			"FIELD=default takes one back to its default, default alone takes all. The\n" +
 			"change holds within two seconds. \"flightline key create -h\" has the fields.",
 		Example: "  flightline key quota 5f3c9ab2e1d04c7f8a6b5c4d3e2f1a0b requests=500 concurrent=default",
-		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
+		RunE: runAndShow(sh, func(ctx context.Context, api *client.Client, args []string) (*client.Key, error) {
 			change, err := ratelimit.ParseQuotaChange(strings.Join(args[1:], ","))
 			if err != nil {
-				return &UsageError{err}
+				return nil, &UsageError{err}
 			}
-			k, err := api.Keys().ChangeQuota(ctx, args[0], change)
-			if err != nil {
-				return err
-			}
-			return sh.show(k, [][]string{{"ID", k.ID}, {"NAME", clean(k.Name)}, {"QUOTA", cmp.Or(k.Quota.String(), "default")}})
+			return api.Keys().ChangeQuota(ctx, args[0], change)
+		}, func(k *client.Key) [][]string {
+			return [][]string{{"ID", k.ID}, {"NAME", clean(k.Name)}, {"QUOTA", cmp.Or(k.Quota.String(), "default")}}
 		}),
 	}
 }

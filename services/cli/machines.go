@@ -18,16 +18,16 @@ func machineCommand(sh *shell) *cobra.Command {
 	return c
 }
 
+func machines(ctx context.Context, api *client.Client, _ []string) ([]client.MachineInventory, error) {
+	return api.Machines(ctx)
+}
+
 func listMachinesCommand(sh *shell) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the machines, their GPUs and who holds them",
 		Long: "List the machines on which an autoscaler starts pods, a line for each GPU. HOLDERS are\n" +
 			"the pods that have claimed it, with their share of its memory if it is not all.",
-		RunE: sh.with(func(ctx context.Context, api *client.Client, _ []string) error {
-			list, err := api.Machines(ctx)
-			if err != nil {
-				return err
-			}
+		RunE: runAndShow(sh, machines, func(list []client.MachineInventory) [][]string {
 			rows := [][]string{{"MACHINE", "DRIVER", "HOST", "GPU", "NAME", "MEMORY", "HEALTH", "HOLDERS"}}
 			for _, m := range list {
 				at := []string{m.ID, clean(m.Driver), clean(m.Hostname)}
@@ -38,7 +38,7 @@ func listMachinesCommand(sh *shell) *cobra.Command {
 					rows = append(rows, append(at, "none", "", "", "", ""))
 				}
 			}
-			return sh.show(list, rows)
+			return rows
 		}),
 	}
 }
@@ -51,18 +51,14 @@ func machineModelsCommand(sh *shell) *cobra.Command {
 		Use: "models", Short: "List the models that the machines have",
 		Long: "List the complete models in the cache of each machine, where the workers of endpoints\n" +
 			"with modelCache find them. SIZE is that of all revisions of the model.",
-		RunE: sh.with(func(ctx context.Context, api *client.Client, _ []string) error {
-			list, err := api.Machines(ctx)
-			if err != nil {
-				return err
-			}
+		RunE: runAndShow(sh, machines, func(list []client.MachineInventory) [][]string {
 			rows := [][]string{{"MACHINE", "HOST", "MODEL", "SIZE"}}
 			for _, m := range list {
 				for _, model := range m.Models {
 					rows = append(rows, []string{m.ID, clean(m.Hostname), clean(model.Name), gigabytes(model.Bytes)})
 				}
 			}
-			return sh.show(list, rows)
+			return rows
 		}),
 	}
 }

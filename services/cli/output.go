@@ -160,42 +160,20 @@ func present(all []row) (rows [][]string) {
 }
 
 func healthRows(h client.Health) [][]string {
-	rows := [][]string{{"JOBS", "", "WORKERS", ""}}
-	jobs := []count{
-		{"in queue", h.Jobs.InQueue},
-		{"in progress", h.Jobs.InProgress},
-		{"completed", h.Jobs.Completed},
-		{"failed", h.Jobs.Failed},
-		{"retried", h.Jobs.Retried},
-		{},
+	jobs, workers := h.Jobs, h.Workers
+	lost := []string{"", ""}
+	if jobs.WorkerLost > 0 {
+		lost = []string{"worker lost", text(jobs.WorkerLost)}
 	}
-	if h.Jobs.WorkerLost > 0 {
-		jobs[len(jobs)-1] = count{"worker lost", h.Jobs.WorkerLost}
+	return [][]string{
+		{"JOBS", "", "WORKERS", ""},
+		{"in queue", text(jobs.InQueue), "idle", text(workers.Idle)},
+		{"in progress", text(jobs.InProgress), "running", text(workers.Running)},
+		{"completed", text(jobs.Completed), "ready", text(workers.Ready)},
+		{"failed", text(jobs.Failed), "initializing", text(workers.Initializing)},
+		{"retried", text(jobs.Retried), "throttled", text(workers.Throttled)},
+		append(lost, "unhealthy", text(workers.Unhealthy)),
 	}
-	workers := []count{
-		{"idle", h.Workers.Idle},
-		{"running", h.Workers.Running},
-		{"ready", h.Workers.Ready},
-		{"initializing", h.Workers.Initializing},
-		{"throttled", h.Workers.Throttled},
-		{"unhealthy", h.Workers.Unhealthy},
-	}
-	for i := range workers {
-		rows = append(rows, append(jobs[i].cells(), workers[i].cells()...))
-	}
-	return rows
-}
-
-type count struct {
-	name string
-	n    int
-}
-
-func (c count) cells() []string {
-	if c.name == "" {
-		return []string{"", ""}
-	}
-	return []string{c.name, fmt.Sprint(c.n)}
 }
 
 // oneLine is a document without the white space that a worker put between its

@@ -108,9 +108,8 @@ func (sh *shell) updatePod() *cobra.Command {
 func (sh *shell) listPods() *cobra.Command {
 	var status, endpoint string
 	var workers bool
-	c := &cobra.Command{
-		Use: "list", Short: "List the pods",
-		RunE: sh.with(func(ctx context.Context, api *client.Client, _ []string) error {
+	c := listCommand(sh, "list", "List the pods", []string{"ID", "NAME", "STATUS", "PHASE", "ENDPOINT", "DRIVER", "LAST CHANGE"},
+		func(ctx context.Context, api *client.Client, _ []string) ([]client.Pod, error) {
 			query := url.Values{}
 			for name, value := range map[string]string{"desiredStatus": strings.ToUpper(status), "endpointId": endpoint} {
 				if value != "" {
@@ -120,21 +119,15 @@ func (sh *shell) listPods() *cobra.Command {
 			if workers || endpoint != "" {
 				query.Set("includeWorkers", "true")
 			}
-			list, err := api.Pods().List(ctx, query)
-			if err != nil {
-				return err
+			return api.Pods().List(ctx, query)
+		},
+		func(p client.Pod) []string {
+			phase := podPhase(p)
+			if p.Status != string(pod.Running) {
+				phase = ""
 			}
-			rows := [][]string{{"ID", "NAME", "STATUS", "PHASE", "ENDPOINT", "DRIVER", "LAST CHANGE"}}
-			for _, p := range list {
-				phase := podPhase(p)
-				if p.Status != string(pod.Running) {
-					phase = ""
-				}
-				rows = append(rows, []string{p.ID, clean(p.Name), p.Status, phase, p.Endpoint, p.Driver, clean(p.StatusChange)})
-			}
-			return sh.show(list, rows)
-		}),
-	}
+			return []string{p.ID, clean(p.Name), p.Status, phase, p.Endpoint, p.Driver, clean(p.StatusChange)}
+		})
 	c.Flags().StringVar(&status, "status", "", "only those: running, exited or terminated; terminated ones are shown only so")
 	c.Flags().StringVar(&endpoint, "endpoint", "", "only the workers of an endpoint")
 	c.Flags().BoolVar(&workers, "workers", false, "the workers of endpoints too")
