@@ -98,11 +98,8 @@ type fleets struct {
 
 // plan checks the settings.
 func (f Fleets) plan(ownURL string) (*fleets, error) {
-	if f.FleetGrace < 0 || f.FleetGrace > maxFleetGrace {
-		return nil, wrong("worker-shutdown-timeout", f.FleetGrace, fmt.Sprintf("0 to %s", maxFleetGrace))
-	}
-	if f.DrainTimeout < 0 || f.DrainTimeout > maxDrainTimeout {
-		return nil, wrong("worker-drain-timeout", f.DrainTimeout, fmt.Sprintf("0 to %s", maxDrainTimeout))
+	if err := cmp.Or(upTo("worker-shutdown-timeout", f.FleetGrace, maxFleetGrace), upTo("worker-drain-timeout", f.DrainTimeout, maxDrainTimeout)); err != nil {
+		return nil, err
 	}
 	names, err := f.names()
 	return &fleets{settings: f, gatewayURL: cmp.Or(f.GatewayURL, ownURL), names: names}, err

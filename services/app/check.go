@@ -112,6 +112,14 @@ func replicasInBounds(n int) error {
 	return nil
 }
 
+// upTo checks a time that may be 0.
+func upTo(flag string, given, most time.Duration) error {
+	if given < 0 || given > most {
+		return wrong(flag, given, fmt.Sprintf("0 to %s", most))
+	}
+	return nil
+}
+
 func retentionInBounds(flag string, age time.Duration) error {
 	if age < minRetention {
 		return wrong(flag, age, "1h or more")

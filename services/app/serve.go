@@ -123,18 +123,10 @@ func (c ServeConfig) read(names []string) (plan, error) {
 // inBounds checks the settings of a process with these roles.
 func (c ServeConfig) inBounds(roles []string) error {
 	return cmp.Or(
-		replicasInBounds(c.Replicas), partitionsInBounds(c.Partitions), retentionInBounds("events-retention", c.EventsAge), c.LogSizes.check(), c.StreamForm.check(), c.checkDrainDelay(),
+		replicasInBounds(c.Replicas), partitionsInBounds(c.Partitions), retentionInBounds("events-retention", c.EventsAge), c.LogSizes.check(), c.StreamForm.check(), upTo("drain-delay", c.DrainDelay, maxDrainDelay),
 		addressOf("listen", c.Listen), addressOf("metrics-listen", c.MetricsListen, metricsOff), keyOf("bootstrap-key", c.BootstrapKey),
 		c.Connections.check(), c.NATS.check(), c.Webhooks.check(), c.Fleets.check(roles), c.Console.check(roles),
 	)
-}
-
-// checkDrainDelay checks the setting of the delay.
-func (c ServeConfig) checkDrainDelay() error {
-	if c.DrainDelay < 0 || c.DrainDelay > maxDrainDelay {
-		return wrong("drain-delay", c.DrainDelay, fmt.Sprintf("0 to %s", maxDrainDelay))
-	}
-	return nil
 }
 
 // bus is the connection that the settings describe. It is made in the
