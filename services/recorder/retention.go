@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
 	"flightline/shared/queue"
 	"flightline/shared/retry"
 )
@@ -122,19 +124,25 @@ func (r *removalQueue) remove(ctx context.Context, list []due) {
 var errReloaded = errors.New("recorder: all removals reloaded")
 
 // reloadRemovals schedules the removal of all records that are recorded, in the
-// background of g until stop is called or ctx ends.
+// background of g until stop is called or ctx ends. It also removes what a server that was
+// killed has left of the jobs that were cancelled.
 func (s *Service) reloadRemovals(ctx context.Context, g *errgroup.Group, removals *removalQueue) (stop func()) {
 	ctx, stop = context.WithCancel(ctx)
 	for i := range s.parts {
 		p := &s.parts[i]
-		upTo := p.saved.Load()
+		upTo, began, empty := p.saved.Load(), s.queue.Now(), map[string]bool{}
 		removals.dropAfter(p.number, 0)
 		g.Go(func() error {
 			err := s.queue.Changes.Follow(ctx, p.number, 0, func(c queue.RecordChange) error {
-				if c.Seq > upTo {
+				switch {
+				case c.Seq <= upTo:
+					removals.add(c)
+				case !c.Written.Before(began):
 					return errReloaded
 				}
-				removals.add(c)
+				if c.Job.Status == job.Cancelled {
+					s.dropLeft(ctx, c, empty)
+				}
 				return nil
 			})
 			if errors.Is(err, errReloaded) {
@@ -144,6 +152,24 @@ func (s *Service) reloadRemovals(ctx context.Context, g *errgroup.Group, removal
 		})
 	}
 	return stop
+}
+
+// dropLeft removes the queue message of a cancelled job if it was left. empty are the
+// endpoints that were found to have none, or to have some.
+func (s *Service) dropLeft(ctx context.Context, c queue.RecordChange, empty map[string]bool) {
+	id := c.Job.Endpoint
+	none, known := empty[id]
+	var err error
+	if !known {
+		none, err = s.queue.Counts.IsEmpty(ctx, endpoint.Endpoint{ID: id})
+		empty[id] = none
+	}
+	if err == nil && !none {
+		err = s.queue.Changes.DropLeft(ctx, c)
+	}
+	if err != nil && ctx.Err() == nil {
+		s.log.DebugContext(ctx, "queue message of a cancelled job not looked for", "endpoint", id, "job", c.Job.ID, "err", err)
+	}
 }
 
 // dueHeap is a heap with the earliest on top.

@@ -236,6 +236,27 @@ func (cs *Changes) Remove(ctx context.Context, p int, seq uint64) (done bool, er
 	return true, cs.q.bus.Remove(ctx, streams.Records(p), seq)
 }
 
+// DropLeft removes the queue message of an attempt that has ended, if it is still there: the
+// process that ended it was killed in between. Such a job counts as waiting until a worker is
+// handed it. It may be repeated and returns bus.ErrUnavailable.
+func (cs *Changes) DropLeft(ctx context.Context, c RecordChange) error {
+	ctx, cancel := bus.Bounded(ctx)
+	defer cancel()
+	p := &purge{q: cs.q, at: record.Location{Endpoint: c.Job.Endpoint, Partition: c.Partition}}
+	_, err := cs.q.read.message(ctx, p.at, c.Job.ID)
+	var r *record.Record
+	if err == nil {
+		r, err = cs.q.read.record(ctx, p.at, c.Job.ID, c.Job.Attempt)
+	}
+	switch {
+	case errors.Is(err, bus.ErrNoMessage):
+		return nil
+	case err != nil || !r.Status.Terminal():
+		return err
+	}
+	return p.dropOver(ctx, r)
+}
+
 // removal removes what the finished attempt r has stored besides its record.
 type removal struct {
 	reader
