@@ -7,6 +7,7 @@ import (
 
 	"flightline/shared/endpoint"
 	"flightline/shared/events"
+	"flightline/shared/job"
 )
 
 const (
@@ -91,7 +92,7 @@ func (l *leader) applyBudgetPause(ctx context.Context, e endpoint.Endpoint, m *e
 // failuresInRow counts the last jobs that failed for one cause since the endpoint was made
 // and its last pause ended or its budget was changed, up to its budget.
 func (l *leader) failuresInRow(ctx context.Context, e endpoint.Endpoint) (sameFailure, error) {
-	since := later(e.Created, e.PausedUntil)
+	since := job.Later(e.Created, e.PausedUntil)
 	var latest []events.Event
 	var f sameFailure
 	var before uint64

@@ -9,6 +9,7 @@ import (
 
 	"flightline/shared/endpoint"
 	"flightline/shared/events"
+	"flightline/shared/job"
 	"flightline/shared/pod"
 	"flightline/shared/registry"
 )
@@ -74,7 +75,7 @@ func judgeCanary(e endpoint.Endpoint, canary, former tally, now time.Time) (stat
 	}
 	timed := min(len(canary.times), len(former.times)) >= minCanaryJobs/2
 	enough := min(canary.jobs, former.jobs) >= minCanaryJobs
-	late := !c.Began.IsZero() && now.Sub(later(c.Began, e.PausedUntil)) >= canaryTimeout
+	late := !c.Began.IsZero() && now.Sub(job.Later(c.Began, e.PausedUntil)) >= canaryTimeout
 	judged := max(canary.jobs, minCanaryJobs)
 	if late {
 		judged = canary.jobs

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"flightline/shared/endpoint"
+	"flightline/shared/job"
 	"flightline/shared/pod"
 	"flightline/shared/registry"
 	"flightline/shared/retry"
@@ -327,7 +328,7 @@ func provenAt(p pod.Pod) time.Time {
 	case p.Phases.Ready.IsZero():
 		return time.Time{}
 	default:
-		return later(at, p.Phases.Ready)
+		return job.Later(at, p.Phases.Ready)
 	}
 }
 
@@ -349,7 +350,7 @@ func streak(pods []pod.Pod, now time.Time) (failures int, last pod.Pod) {
 	var better time.Time // the last time that one was proven
 	for _, p := range pods {
 		if at := provenAt(p); p.Status == pod.Running && !now.Before(at) {
-			better = later(better, at)
+			better = job.Later(better, at)
 		}
 	}
 	for _, p := range ended {
@@ -362,13 +363,6 @@ func streak(pods []pod.Pod, now time.Time) (failures int, last pod.Pod) {
 		}
 	}
 	return failures, last
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 func pick(all []member, states ...state) []member {

@@ -7,6 +7,7 @@ import (
 
 	"flightline/shared/endpoint"
 	"flightline/shared/events"
+	"flightline/shared/job"
 	"flightline/shared/registry"
 	"flightline/shared/stats"
 )
@@ -65,7 +66,7 @@ func (l *leader) lookAtFailures(ctx context.Context, e endpoint.Endpoint, m *end
 		return m.failures
 	}
 	m.failuresRead, m.failures = now, sameFailure{}
-	latest, _, err := l.events.Before(ctx, e.ID, events.Past{Since: later(e.Created, now.Add(-sameFailureWindow)), Most: maxSameFailureEvents})
+	latest, _, err := l.events.Before(ctx, e.ID, events.Past{Since: job.Later(e.Created, now.Add(-sameFailureWindow)), Most: maxSameFailureEvents})
 	if err != nil {
 		l.log.DebugContext(ctx, "ends of jobs not read", "endpoint", e.ID, "err", err)
 		return m.failures

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"flightline/shared/job"
 	"flightline/shared/placement"
 	"flightline/shared/pod"
 	"flightline/shared/registry"
@@ -136,7 +137,7 @@ func (j gpuEvidence) decide() []gpuDecision {
 
 // quarantineReason says why the card is to be quarantined for what failed on it, "" if it is not.
 func (j gpuEvidence) quarantineReason(c card) string {
-	row, _ := j.row(c.UUID, later(c.quarantine.Since, c.quarantine.Restored), j.now)
+	row, _ := j.row(c.UUID, job.Later(c.quarantine.Since, c.quarantine.Restored), j.now)
 	if len(row) < gpuFailures {
 		return ""
 	}
@@ -188,7 +189,7 @@ func (j gpuEvidence) row(uuid string, after, until time.Time) (row, ofEndpoint [
 			continue
 		}
 		if at := workedAt(p.Pod, j.now); !at.After(until) {
-			last = later(last, at)
+			last = job.Later(last, at)
 		}
 		if p.cause != "" && p.Changed.After(after) && !p.Changed.After(until) {
 			failed = append(failed, p)
@@ -216,14 +217,14 @@ func (j gpuEvidence) isEndpointFault(f gpuPod) bool {
 		if p.Endpoint != f.Endpoint || shareGPU(p.Pod, f.Pod) {
 			continue
 		}
-		works = later(works, workedAt(p.Pod, j.now))
+		works = job.Later(works, workedAt(p.Pod, j.now))
 		if p.cause == "" {
 			continue
 		}
 		if p.cause == f.cause && p.Changed.Sub(f.Changed).Abs() <= sameCauseInterval {
 			return true
 		}
-		elsewhere = later(elsewhere, p.Changed)
+		elsewhere = job.Later(elsewhere, p.Changed)
 	}
 	return elsewhere.After(works)
 }

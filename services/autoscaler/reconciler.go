@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"flightline/shared/endpoint"
+	"flightline/shared/job"
 	"flightline/shared/pod"
 	"flightline/shared/registry"
 )
@@ -211,7 +212,7 @@ func (r *reconciler) examine(v *view, p pod.Pod, exists bool) finding {
 	}
 	delete(r.absentSince, p.ID)
 	startup := cmp.Or(p.Spec.InitTimeout(), r.cfg.Startup)
-	if v.now.Sub(later(later(r.began, p.Created), later(p.Started, since))) >= startup {
+	if v.now.Sub(job.Later(job.Later(r.began, p.Created), job.Later(p.Started, since))) >= startup {
 		return finding{pod.Exit, fmt.Sprintf("it asked for no job within %s of its start (RUNPOD_INIT_TIMEOUT); a worker does, by RunPod's SDK, the Go SDK or 'flightline worker'", startup)}
 	}
 	return finding{}

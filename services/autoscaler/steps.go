@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"flightline/shared/endpoint"
+	"flightline/shared/job"
 	"flightline/shared/logs"
 	"flightline/shared/pod"
 	"flightline/shared/retry"
@@ -78,7 +79,7 @@ func (n *stepNotes) look(ctx context.Context) error {
 	}
 	n.noted = noted
 	if errs == nil {
-		n.since = later(n.since, began.Add(-stepsWindow))
+		n.since = job.Later(n.since, began.Add(-stepsWindow))
 	}
 	return errors.Join(errs...)
 }
