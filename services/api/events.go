@@ -5,28 +5,21 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
 
-	"flightline/shared/bus"
 	"flightline/shared/endpoint"
 	"flightline/shared/events"
 	"flightline/shared/job"
 	"flightline/shared/registry"
-	"flightline/shared/retry"
 	"flightline/shared/web"
 )
 
 // eventsOfEndpoint answers with the events of an endpoint's jobs.
-func (s *Service) eventsOfEndpoint(ctx context.Context, c *fiber.Ctx) error {
-	e, err := s.registry.Endpoints.Get(ctx, c.Params("endpoint"))
-	if err != nil {
-		return err
-	}
+func (s *Service) eventsOfEndpoint(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint) error {
 	return s.tellEvents(ctx, c, e, events.Watching{})
 }
 
@@ -62,11 +55,7 @@ func (s *Service) readableOf(ctx context.Context, key *registry.Key, list []even
 }
 
 // eventsOfJob answers with the events of one job, which may be gone.
-func (s *Service) eventsOfJob(ctx context.Context, c *fiber.Ctx) error {
-	e, id, err := s.job(ctx, c)
-	if err != nil {
-		return err
-	}
+func (s *Service) eventsOfJob(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint, id job.ID) error {
 	w := events.Watching{Job: id}
 	if s.events != nil {
 		if err := s.locate(ctx, e, &w); err != nil {
@@ -141,7 +130,11 @@ func (s *Service) tellEvents(ctx context.Context, c *fiber.Ctx, e endpoint.Endpo
 	if err != nil {
 		return err
 	}
-	s.sendEvents(c, watched, e.ID)
+	list := &eventList{s: s, watch: watched}
+	if e.ID == "" {
+		list.key = web.Caller(c)
+	}
+	s.sendList(c, list, watched.Close)
 	return nil
 }
 
@@ -178,97 +171,36 @@ func kindsOf(list string) ([]events.Kind, error) {
 	return wanted, nil
 }
 
-// subscriptionHold is how long events are told on one connection. Then it ends,
-// and the client comes back with its Last-Event-ID.
-const subscriptionHold = time.Hour
-
-// subscription is one connection on which events are told.
-type subscription struct {
-	s        *Service
-	endpoint string
-	key      *registry.Key // decides alone where the events of all endpoints are sent
-	watch    *events.Watch
-	held     context.Context //nolint:containedctx // the writer, which runs after the handler, is given none
-	followText
+// eventList is the events of a watch, as they are sent.
+type eventList struct {
+	s     *Service
+	key   *registry.Key // decides which are sent of all endpoints; nil for those of one endpoint
+	watch *events.Watch
 }
 
-// sendEvents answers with the events of the watch, which it closes.
-func (s *Service) sendEvents(c *fiber.Ctx, watch *events.Watch, endpoint string) {
-	held, release := web.LongPoll(c, subscriptionHold)
-	v := &subscription{s: s, endpoint: endpoint, key: web.Caller(c), watch: watch, held: held}
-	sendAsItComes(c, v.next, func() {
-		watch.Close()
-		release()
-	})
-}
+// place implements followedList.
+func (l *eventList) place() string { return events.Cursor(l.watch.After()) }
 
-// next returns the next events, or a comment when there were none for a while.
-func (v *subscription) next() ([]byte, error) {
-	if first, err := v.start(v.place()); first != nil || err != nil {
-		return first, err
-	}
-	ctx, cancel := context.WithTimeout(v.held, keepAlive)
+// read implements followedList. The name of an event is its type, so that browsers can
+// listen to some.
+func (l *eventList) read(ctx context.Context, wait time.Duration, to *follower) error {
+	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	list, err := v.more(ctx)
-	switch {
-	case errors.Is(context.Cause(v.held), web.ErrGone):
-		return nil, web.ErrGone
-	case errors.Is(err, io.EOF):
-		v.end()
-	case err != nil:
-		return nil, err
-	case len(list) > 0:
-		if err := v.writeEvents(list); err != nil {
-			return nil, err
-		}
-	case v.held.Err() != nil:
-		return nil, io.EOF // the server stops, or the hour is over; the client comes back
-	default:
-		v.alive(v.place())
+	some, err := l.watch.Next(ctx)
+	if err != nil {
+		return err
 	}
-	return v.text.Bytes(), nil
-}
-
-// place is how far the log was looked at.
-func (v *subscription) place() string { return events.Cursor(v.watch.After()) }
-
-// eventsRetryDelay is the pause before the log is read again after it was away.
-const eventsRetryDelay = 500 * time.Millisecond
-
-// more waits for events and sits out an outage.
-func (v *subscription) more(ctx context.Context) ([]events.Event, error) {
-	for {
-		list, err := v.watch.Next(ctx)
-		if v.endpoint == "" && len(list) > 0 {
-			list, err = v.s.readableOf(ctx, v.key, list)
-			switch {
-			case err != nil: // the client comes back, and gets them then
-				return nil, err
-			case len(list) == 0:
-				continue
-			}
-		}
-		if err == nil || errors.Is(err, io.EOF) {
-			return list, err
-		}
-		if !errors.Is(err, bus.ErrUnavailable) {
-			v.s.log.ErrorContext(ctx, "events broken off", "endpoint", v.endpoint, "err", err)
-			return nil, err
-		}
-		if retry.Sleep(ctx, eventsRetryDelay) != nil {
-			return nil, nil //nolint:nilerr // the reader has left
+	if l.key != nil {
+		if some, err = l.s.readableOf(ctx, l.key, some); err != nil {
+			return fmt.Errorf("%w: %w", errPassed, err)
 		}
 	}
-}
-
-// writeEvents writes events. The name is the type, so that browsers can listen to some.
-func (v *subscription) writeEvents(list []events.Event) error {
-	for _, e := range list {
+	for _, e := range some {
 		data, err := json.Marshal(e.Cloud())
 		if err != nil {
 			return fmt.Errorf("encode event %s: %w", e.ID(), err)
 		}
-		v.add(events.Cursor(e.Seq), e.Kind.Type(), data)
+		to.add(events.Cursor(e.Seq), e.Kind.Type(), data)
 	}
 	return nil
 }

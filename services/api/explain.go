@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
@@ -20,12 +19,8 @@ import (
 )
 
 // explain answers why a job waits, runs or ended.
-func (s *Service) explain(ctx context.Context, c *fiber.Ctx) error {
-	e, err := s.registry.Endpoints.Get(ctx, c.Params("endpoint"))
-	if err != nil {
-		return err
-	}
-	x, err := s.explanation(ctx, e, job.ID(strings.Clone(c.Params("id"))))
+func (s *Service) explain(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint, id job.ID) error {
+	x, err := s.explanation(ctx, e, id)
 	if err != nil {
 		return err
 	}

@@ -2,12 +2,18 @@ package api
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/gofiber/fiber/v2"
 
+	"flightline/shared/bus"
+	"flightline/shared/retry"
 	"flightline/shared/web"
 )
 
@@ -42,51 +48,100 @@ func followingOf[P any](c *fiber.Ctx, noun string, parse func(text string) (P, e
 	return p, nil
 }
 
-// followText is what is written on a connection on which a list is followed. An id
-// without data moves the client's Last-Event-ID on, so that it misses nothing if it comes
-// back before it has heard of an entry, and skips what it does not want.
-type followText struct {
-	text  bytes.Buffer // what is being written
+const (
+	// followHold is how long a list is followed on one connection. Then it ends, and the
+	// client comes back with its Last-Event-ID.
+	followHold = time.Hour
+	// followRetryDelay is the pause before a list is read again after it was away.
+	followRetryDelay = 500 * time.Millisecond
+)
+
+// followedList is a list that clients follow: the events of jobs, or the lines of workers.
+type followedList interface {
+	// read adds the next entries to what is written, and waits for them, for the time wait at
+	// most. It returns io.EOF behind the last entry, bus.ErrUnavailable, after which it is
+	// called again, and errPassed.
+	read(ctx context.Context, wait time.Duration, to *follower) error
+	// place is how far the list was looked at.
+	place() string
+}
+
+// errPassed means that a list has passed entries that could not be shown: the client comes
+// back, and gets them then.
+var errPassed = errors.New("api: entries of a list could not be shown")
+
+// follower is a connection on which a list is followed. An id without data moves the
+// client's Last-Event-ID on, so that it misses nothing if it comes back before it has heard
+// of an entry, and skips what it does not want.
+type follower struct {
+	log   *slog.Logger
+	list  followedList
+	held  context.Context //nolint:containedctx // the writer, which runs after the handler, is given none
+	text  bytes.Buffer    // what is being written
 	begun bool
 	over  bool // the end is written
 }
 
-// start makes room for what comes next. It returns what is to be written first, with the
-// place where the list begins; io.EOF behind the end; and else nothing.
-func (t *followText) start(after string) ([]byte, error) {
-	if t.over {
+// sendList answers with the entries of a list as they come, and calls release when nobody
+// reads them any more.
+func (s *Service) sendList(c *fiber.Ctx, list followedList, release func()) {
+	held, end := web.LongPoll(c, followHold)
+	f := &follower{log: s.log, list: list, held: held}
+	sendAsItComes(c, f.next, func() {
+		release()
+		end()
+	})
+}
+
+// next returns the next entries, or a comment when none came for a while. It sits out an
+// outage.
+func (f *follower) next() ([]byte, error) {
+	if f.over {
 		return nil, io.EOF
 	}
-	if t.text.Cap() > keptBuffer {
-		t.text = bytes.Buffer{}
+	if f.text.Cap() > maxKeptBuffer {
+		f.text = bytes.Buffer{}
 	}
-	t.text.Reset() // it was written
-	if t.begun {
-		return nil, nil
+	f.text.Reset() // it was written
+	if !f.begun {
+		f.begun = true
+		fmt.Fprintf(&f.text, "retry: %d\nid: %s\n\n", comeBack.Milliseconds(), f.list.place())
 	}
-	t.begun = true
-	fmt.Fprintf(&t.text, "retry: %d\nid: %s\n\n", comeBack.Milliseconds(), after)
-	return t.text.Bytes(), nil
+	quiet := time.Now()
+	for f.text.Len() == 0 {
+		err := f.list.read(f.held, keepAlive-time.Since(quiet), f)
+		switch {
+		case errors.Is(context.Cause(f.held), web.ErrGone):
+			return nil, web.ErrGone
+		case errors.Is(err, errPassed):
+			return nil, err
+		case errors.Is(err, io.EOF):
+			f.over = true
+			f.text.WriteString("event: end\ndata: {}\n\n")
+		case err != nil && !errors.Is(err, bus.ErrUnavailable):
+			f.log.ErrorContext(f.held, "list that a client follows was broken off", "place", f.list.place(), "err", err)
+			return nil, err
+		case f.text.Len() > 0:
+		case f.held.Err() != nil:
+			return nil, io.EOF // the server stops, or followHold is over; the client comes back
+		case time.Since(quiet) >= keepAlive:
+			fmt.Fprintf(&f.text, ": keep-alive\nid: %s\n\n", f.list.place())
+		case err != nil:
+			_ = retry.Sleep(f.held, followRetryDelay) // the loop sees the end of held
+		}
+	}
+	return f.text.Bytes(), nil
 }
 
 // add writes an entry. Its name is "" for none.
-func (t *followText) add(id, name string, data []byte) {
-	t.text.WriteString("id: ")
-	t.text.WriteString(id)
+func (f *follower) add(id, name string, data []byte) {
+	f.text.WriteString("id: ")
+	f.text.WriteString(id)
 	if name != "" {
-		t.text.WriteString("\nevent: ")
-		t.text.WriteString(name)
+		f.text.WriteString("\nevent: ")
+		f.text.WriteString(name)
 	}
-	t.text.WriteString("\ndata: ")
-	t.text.Write(data)
-	t.text.WriteString("\n\n")
-}
-
-// alive writes a comment, and how far the list was looked at.
-func (t *followText) alive(after string) { fmt.Fprintf(&t.text, ": keep-alive\nid: %s\n\n", after) }
-
-// end writes the last event.
-func (t *followText) end() {
-	t.over = true
-	t.text.WriteString("event: end\ndata: {}\n\n")
+	f.text.WriteString("\ndata: ")
+	f.text.Write(data)
+	f.text.WriteString("\n\n")
 }

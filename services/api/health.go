@@ -15,11 +15,7 @@ import (
 )
 
 // health answers the counts of jobs and workers; no number is older than a second.
-func (s *Service) health(ctx context.Context, c *fiber.Ctx) error {
-	e, err := s.registry.Endpoints.Get(ctx, c.Params("endpoint"))
-	if err != nil {
-		return err
-	}
+func (s *Service) health(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint) error {
 	workers, err := s.registry.Workers.Counts(ctx, e.ID)
 	if err != nil {
 		return err
@@ -65,11 +61,7 @@ func workersOf(workers map[string]int) api.WorkerCounts {
 }
 
 // scale answers how many workers the autoscaler wants.
-func (s *Service) scale(ctx context.Context, c *fiber.Ctx) error {
-	e, err := s.registry.Endpoints.Get(ctx, c.Params("endpoint"))
-	if err != nil {
-		return err
-	}
+func (s *Service) scale(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint) error {
 	d, alive, err := s.decided(ctx, e)
 	switch {
 	case err != nil:

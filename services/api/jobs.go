@@ -19,11 +19,7 @@ import (
 	"flightline/shared/web"
 )
 
-func (s *Service) status(ctx context.Context, c *fiber.Ctx) error {
-	e, id, err := s.job(ctx, c)
-	if err != nil {
-		return err
-	}
+func (s *Service) status(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint, id job.ID) error {
 	ttl, given, err := ttlOf(c)
 	if err != nil {
 		return err
@@ -62,11 +58,7 @@ func (s *Service) statusSync(c *fiber.Ctx) error {
 }
 
 // input answers with what the job was given, as long as it is kept.
-func (s *Service) input(ctx context.Context, c *fiber.Ctx) error {
-	e, id, err := s.job(ctx, c)
-	if err != nil {
-		return err
-	}
+func (s *Service) input(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint, id job.ID) error {
 	input, j, err := s.queue.ReadInput(claiming(ctx, c), e, id)
 	if err != nil {
 		return err
@@ -99,31 +91,21 @@ func (s *Service) answerStatus(ctx context.Context, c *fiber.Ctx, e endpoint.End
 	return s.await(c, e, id, watch, wait) //nolint:contextcheck // it outlasts ctx
 }
 
-func (s *Service) cancel(ctx context.Context, c *fiber.Ctx) error {
-	return s.transition(ctx, c, s.queue.Cancel)
-}
-
-func (s *Service) retry(ctx context.Context, c *fiber.Ctx) error {
-	return s.transition(ctx, c, func(ctx context.Context, e endpoint.Endpoint, id job.ID) (*job.Job, error) {
-		j, err := s.queue.Retry(ctx, e, id, telemetry.Carry(ctx))
-		if err == nil {
-			telemetry.Retried(ctx, j)
-		}
-		return j, err
-	})
-}
-
-// transition answers an operation that changes a job's status at once.
-func (s *Service) transition(ctx context.Context, c *fiber.Ctx, do func(context.Context, endpoint.Endpoint, job.ID) (*job.Job, error)) error {
-	e, id, err := s.job(ctx, c)
+func (s *Service) cancel(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint, id job.ID) error {
+	j, err := s.queue.Cancel(ctx, e, id)
 	if err != nil {
 		return err
 	}
-	j, err := do(ctx, e, id)
+	return c.JSON(api.JobStatus{ID: j.ID, Status: j.Status})
+}
+
+func (s *Service) retry(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint, id job.ID) error {
+	j, err := s.queue.Retry(ctx, e, id, telemetry.Carry(ctx))
 	if err != nil {
 		return err
 	}
-	return c.JSON(briefOf(j))
+	telemetry.Retried(ctx, j)
+	return c.JSON(api.JobStatus{ID: j.ID, Status: j.Status})
 }
 
 // purge may take longer than a prompt answer if there is much to remove.
@@ -164,8 +146,6 @@ func (s *Service) await(c *fiber.Ctx, e endpoint.Endpoint, id job.ID, watch *que
 func claiming(ctx context.Context, c *fiber.Ctx) context.Context {
 	return queue.WithPayloadClaim(ctx, func(bytes int) error { return web.ClaimAnswer(c, bytes) })
 }
-
-func briefOf(j *job.Job) api.JobStatus { return api.JobStatus{ID: j.ID, Status: j.Status} }
 
 func viewOf(j *job.Job) api.Job {
 	v := api.Job{ID: j.ID, Status: j.Status, Retries: j.Retries()}

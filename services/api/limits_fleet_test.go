@@ -12,7 +12,6 @@ import (
 	"flightline/shared/ratelimit"
 	"flightline/shared/registry"
 	"flightline/shared/testenv"
-	"flightline/shared/web"
 )
 
 func TestAnEndpointHasItsOwnLimits(t *testing.T) {
@@ -130,7 +129,7 @@ func TestLimitsHoldWithoutTheBus(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	l := s.limited(ratelimit.Table{ratelimit.Status: {Requests: 2}}, func(s *Service, app *fiber.App) {
-		app.Get("/v2/:endpoint/open/:id", s.limited(ratelimit.Status), web.InTime(s.status)) // keys may not be known yet
+		app.Get("/v2/:endpoint/open/:id", s.limited(ratelimit.Status), s.forJob(s.status)) // keys may not be known yet
 	})
 	l.do("GET", "/ep/open/nobody", "")
 	s.bus.Stop()

@@ -16,7 +16,6 @@ import (
 	"flightline/shared/job"
 	"flightline/shared/logs"
 	"flightline/shared/pod"
-	"flightline/shared/retry"
 	"flightline/shared/web"
 )
 
@@ -28,11 +27,7 @@ const (
 )
 
 // logsOfEndpoint answers with what an endpoint's workers print.
-func (s *Service) logsOfEndpoint(ctx context.Context, c *fiber.Ctx) error {
-	e, err := s.registry.Endpoints.Get(ctx, c.Params("endpoint"))
-	if err != nil {
-		return err
-	}
+func (s *Service) logsOfEndpoint(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint) error {
 	w := logs.Watching{Endpoint: e}
 	if err := watchLogs(c, s.queue.Now(), &w); err != nil {
 		return err
@@ -42,11 +37,7 @@ func (s *Service) logsOfEndpoint(ctx context.Context, c *fiber.Ctx) error {
 
 // logsOfJob answers with what workers print that names one job, from its submission to a
 // little after its end. A job that cannot be read any more is there while a line of it is.
-func (s *Service) logsOfJob(ctx context.Context, c *fiber.Ctx) error {
-	e, id, err := s.job(ctx, c)
-	if err != nil {
-		return err
-	}
+func (s *Service) logsOfJob(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint, id job.ID) error {
 	w := logs.Watching{Endpoint: e, Job: id, NotBefore: madeSince(e, id)}
 	if err := watchLogs(c, s.queue.Now(), &w); err != nil {
 		return err
@@ -98,116 +89,75 @@ func watchLogs(c *fiber.Ctx, now time.Time, w *logs.Watching) (err error) {
 	return err
 }
 
-// lineStream is a connection on which lines are sent.
-type lineStream struct {
-	s     *Service
-	e     endpoint.Endpoint
-	job   job.ID // "" for all
-	once  bool
-	watch *logs.Watch
-	held  context.Context //nolint:containedctx // the writer, which runs after the handler, is given none
-	quiet time.Time       // when something was written last
-	late  time.Time       // when the job is over and its lines are, zero while it runs
-	followText
-}
-
 // sendLogs answers with lines as they come.
 func (s *Service) sendLogs(ctx context.Context, c *fiber.Ctx, w logs.Watching) error {
 	watch, err := logs.NewWatch(ctx, s.queue.Bus(), w)
 	if err != nil {
 		return err
 	}
-	held, release := web.LongPoll(c, subscriptionHold)
-	v := &lineStream{s: s, e: w.Endpoint, job: w.Job, once: w.Once, watch: watch, held: held}
-	sendAsItComes(c, v.next, func() {
-		watch.Close()
-		release()
-	})
+	list := &lineList{s: s, e: w.Endpoint, watch: watch}
+	if !w.Once {
+		list.job = w.Job
+	}
+	s.sendList(c, list, watch.Close)
 	return nil
 }
 
-// next returns the next lines, or a comment when there were none for a while.
-func (v *lineStream) next() ([]byte, error) {
-	if first, err := v.start(v.watch.After().String()); first != nil || err != nil {
-		return first, err
-	}
-	v.quiet = time.Now()
-	for v.text.Len() == 0 {
-		if err := v.more(); err != nil {
-			return nil, err
-		}
-	}
-	return v.text.Bytes(), nil
+// lineList is the lines of a watch, as they are sent.
+type lineList struct {
+	s     *Service
+	e     endpoint.Endpoint
+	job   job.ID // ends the list a little after its end; "" for a list that does not end with a job
+	watch *logs.Watch
+	late  time.Time // when the job is over and its lines are, zero while it runs
 }
 
-// more waits a while for lines, and writes them, or the end.
-func (v *lineStream) more() error {
-	ctx, cancel := context.WithTimeout(v.held, v.pause())
+// place implements followedList.
+func (l *lineList) place() string { return l.watch.After().String() }
+
+// read implements followedList.
+func (l *lineList) read(ctx context.Context, wait time.Duration, to *follower) error {
+	if l.job != "" {
+		wait = min(wait, jobPoll)
+	}
+	within, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	some, err := v.watch.Next(ctx)
-	switch {
-	case errors.Is(context.Cause(v.held), web.ErrGone):
-		return web.ErrGone
-	case errors.Is(err, io.EOF):
-		v.end()
-	case errors.Is(err, bus.ErrUnavailable):
-		_ = retry.Sleep(ctx, eventsRetryDelay) // the reader waits with us
-	case err != nil:
-		v.s.log.ErrorContext(ctx, "logs broken off", "endpoint", v.e.ID, "err", err)
+	some, err := l.watch.Next(within)
+	if err != nil {
 		return err
-	case len(some) > 0:
-		v.write(some)
-		return nil
-	case v.held.Err() != nil:
-		return io.EOF // the server stops, or the hour is over; the client comes back
 	}
-	if v.text.Len() == 0 && v.jobOver() {
-		v.end()
-	}
-	if v.text.Len() == 0 && time.Since(v.quiet) >= keepAlive {
-		v.alive(v.watch.After().String())
-	}
-	return nil
-}
-
-// pause is how long a look may wait for lines.
-func (v *lineStream) pause() time.Duration {
-	if v.job != "" && !v.once {
-		return jobPoll
-	}
-	return keepAlive
-}
-
-// jobOver reports whether the job that is followed has ended, and its last lines are
-// written. It looks where the job stands.
-func (v *lineStream) jobOver() bool {
-	if v.job == "" || v.once {
-		return false
-	}
-	if !v.late.IsZero() {
-		return !time.Now().Before(v.late)
-	}
-	ctx, cancel := context.WithTimeout(v.held, web.AnswerWithin)
-	defer cancel()
-	j, err := v.s.queue.Current(ctx, v.e, v.job)
-	if errors.Is(err, job.ErrNotFound) || err == nil && j.Status.Terminal() {
-		v.late = time.Now().Add(lateLines)
-		if err == nil { // it may have ended long ago
-			v.late = v.late.Add(-max(0, v.s.queue.Now().Sub(j.Finished)))
-		}
-	}
-	return !v.late.IsZero() && !time.Now().Before(v.late)
-}
-
-// write writes lines, each with its place as its id.
-func (v *lineStream) write(lines []logs.Entry) {
-	for _, l := range lines {
+	for _, line := range some {
 		data, err := json.Marshal(api.LogLine{
-			Time: l.Time, WorkerID: l.Worker, JobID: l.Job, Stream: l.Stream, Level: l.Level, Text: l.Text, Truncated: l.Cut,
+			Time: line.Time, WorkerID: line.Worker, JobID: line.Job, Stream: line.Stream, Level: line.Level, Text: line.Text, Truncated: line.Cut,
 		})
 		if err != nil {
 			continue // strings are always JSON
 		}
-		v.add(l.Cursor.String(), "", data)
+		to.add(line.Cursor.String(), "", data)
 	}
+	if len(some) == 0 && l.jobOver(ctx) {
+		return io.EOF
+	}
+	return nil
+}
+
+// jobOver reports whether the job that is followed has ended, and its last lines are
+// written. It looks where the job stands.
+func (l *lineList) jobOver(ctx context.Context) bool {
+	if l.job == "" {
+		return false
+	}
+	if !l.late.IsZero() {
+		return !time.Now().Before(l.late)
+	}
+	ctx, cancel := context.WithTimeout(ctx, web.AnswerWithin)
+	defer cancel()
+	j, err := l.s.queue.Current(ctx, l.e, l.job)
+	if errors.Is(err, job.ErrNotFound) || err == nil && j.Status.Terminal() {
+		l.late = time.Now().Add(lateLines)
+		if err == nil { // it may have ended long ago
+			l.late = l.late.Add(-max(0, l.s.queue.Now().Sub(j.Finished)))
+		}
+	}
+	return !l.late.IsZero() && !time.Now().Before(l.late)
 }

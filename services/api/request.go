@@ -13,6 +13,29 @@ import (
 	"flightline/shared/web"
 )
 
+// forEndpoint is the handler h, which gets the endpoint that the path names.
+func (s *Service) forEndpoint(h func(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint) error) fiber.Handler {
+	return web.InTime(func(ctx context.Context, c *fiber.Ctx) error {
+		e, err := s.registry.Endpoints.Get(ctx, c.Params("endpoint"))
+		if err != nil {
+			return err
+		}
+		return h(ctx, c, e)
+	})
+}
+
+// forJob is the handler h, which gets the endpoint and the job that the path names. The job
+// need not exist.
+func (s *Service) forJob(h func(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint, id job.ID) error) fiber.Handler {
+	return web.InTime(func(ctx context.Context, c *fiber.Ctx) error {
+		e, id, err := s.job(ctx, c)
+		if err != nil {
+			return err
+		}
+		return h(ctx, c, e, id)
+	})
+}
+
 // job reads the endpoint and the job's id.
 func (s *Service) job(ctx context.Context, c *fiber.Ctx) (endpoint.Endpoint, job.ID, error) {
 	e, err := s.registry.Endpoints.Get(ctx, c.Params("endpoint"))

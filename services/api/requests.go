@@ -26,11 +26,7 @@ import (
 )
 
 // requests lists an endpoint's jobs, the newest first, page by page.
-func (s *Service) requests(ctx context.Context, c *fiber.Ctx) error {
-	e, err := s.registry.Endpoints.Get(ctx, c.Params("endpoint"))
-	if err != nil {
-		return err
-	}
+func (s *Service) requests(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint) error {
 	q, err := listQueryOf(c, e, s.queue.Now())
 	if err != nil {
 		return err

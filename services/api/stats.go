@@ -28,11 +28,7 @@ const (
 )
 
 // stats answers what happened at an endpoint, by the minute or by the hour.
-func (s *Service) stats(ctx context.Context, c *fiber.Ctx) error {
-	e, err := s.registry.Endpoints.Get(ctx, c.Params("endpoint"))
-	if err != nil {
-		return err
-	}
+func (s *Service) stats(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint) error {
 	from, to, err := web.Span(c, s.queue.Now(), time.Hour, streams.StatsByHourAge)
 	if err != nil {
 		return err
@@ -85,11 +81,7 @@ func stepOf(c *fiber.Ctx, span time.Duration) (time.Duration, error) {
 }
 
 // failures answers why jobs of an endpoint failed.
-func (s *Service) failures(ctx context.Context, c *fiber.Ctx) error {
-	e, err := s.registry.Endpoints.Get(ctx, c.Params("endpoint"))
-	if err != nil {
-		return err
-	}
+func (s *Service) failures(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint) error {
 	return s.answerFailures(ctx, c, []endpoint.Endpoint{e})
 }
 

@@ -177,8 +177,8 @@ const (
 	eventsHold = job.MaxTTL + 24*time.Hour
 	// comeBack is how long a client should wait before it connects again.
 	comeBack = time.Second
-	// keptBuffer is how much memory an event stream keeps between its chunks.
-	keptBuffer = 64 << 10
+	// maxKeptBuffer is how much memory an event stream keeps between its chunks, in bytes.
+	maxKeptBuffer = 64 << 10
 )
 
 // eventStream is one event stream while it is written.
@@ -235,7 +235,7 @@ func (v *eventStream) next() ([]byte, error) {
 	if v.over {
 		return nil, io.EOF
 	}
-	if v.text.Cap() > keptBuffer {
+	if v.text.Cap() > maxKeptBuffer {
 		v.text = bytes.Buffer{}
 	}
 	v.text.Reset() // it was written
