@@ -51,9 +51,7 @@ func (s *Service) explanation(ctx context.Context, e endpoint.Endpoint, id job.I
 	}
 	x.holder, x.now = s.registry.Workers.Holder(&x.position.Job), s.queue.Now()
 	x.workers, x.failure = registry.CountWorkers(workers).States, lastFailure(pods, e, x.now)
-	x.starts, x.cold = startsOf(pods, e.ID), coldStart(&x.position.Job, pods)
-	x.usualWake = pod.UsualWake(pods, e.ID)
-	x.ended, x.why, x.version = workerOf(&x.position.Job, pods)
+	x.starts, x.usualWake, x.pod = startsOf(pods, e.ID), pod.UsualWake(pods, e.ID), podOf(&x.position.Job, pods)
 	token, err := s.registry.Tokens.Find(ctx, e.ID, x.position.Job.Worker)
 	if err != nil && !errors.Is(err, registry.ErrNotFound) { // native workers have none
 		return x, err
@@ -96,19 +94,14 @@ func lastFailure(pods []pod.Pod, e endpoint.Endpoint, now time.Time) *api.Worker
 	return &api.WorkerFailure{WorkerID: last.ID, At: api.FormatTime(last.Changed), Text: last.Change, Count: countFailures(pods, e, now)}
 }
 
-// workerOf is when and why the pod of a job's worker ended, the zero time if it runs,
-// and the version of the endpoint that it was started from.
-func workerOf(j *job.Job, pods []pod.Pod) (ended time.Time, why string, version int) {
+// podOf is the pod of the job's worker, the zero Pod if it is not on record.
+func podOf(j *job.Job, pods []pod.Pod) pod.Pod {
 	for _, p := range pods {
-		if p.ID != j.Worker || p.Endpoint != j.Endpoint {
-			continue
+		if p.ID == j.Worker && p.Endpoint == j.Endpoint {
+			return p
 		}
-		if p.Status == pod.Running {
-			return ended, "", p.EndpointVersion
-		}
-		return p.Changed, p.Change, p.EndpointVersion
 	}
-	return ended, "", 0
+	return pod.Pod{}
 }
 
 // explanation is all that is known about why a job stands where it does.
@@ -123,20 +116,16 @@ type explanation struct {
 	decision *registry.Decision
 	// alive: an autoscaler is active.
 	alive bool
-	// holder is the worker that the job's record names; ended is when its pod ended,
-	// and why; the zero time if it has not.
+	// holder is the worker that the job's record names, pod that worker's, the zero Pod if it
+	// is not on record.
 	holder registry.Holder
-	ended  time.Time
-	why    string
-	// version is that of the endpoint that this worker was started from, 0 if it is not known.
-	version int
+	pod    pod.Pod
 	// left is when that worker left a poll; the zero time if it has polled since.
 	left time.Time
 	// failure is nil if no worker ended in the last day.
 	failure *api.WorkerFailure
-	// starts are of the endpoint's workers, cold is that of the job's.
+	// starts are of the endpoint's workers.
 	starts []workerStart
-	cold   *api.Startup
 	// usualWake is how long a worker usually takes to wake, 0 if that is unknown.
 	usualWake time.Duration
 	now       time.Time
@@ -171,8 +160,8 @@ func reasonOf(x explanation) string {
 
 // lost says why the worker that runs the job has lost it, "" if it has not.
 func (x explanation) lost() string {
-	if !x.ended.IsZero() && x.holder.Silent() {
-		return fmt.Sprintf("worker %s ended at %s: %s", x.position.Job.Worker, api.FormatTime(x.ended), x.why)
+	if x.pod.ID != "" && x.pod.Status != pod.Running && x.holder.Silent() {
+		return fmt.Sprintf("worker %s ended at %s: %s", x.pod.ID, api.FormatTime(x.pod.Changed), x.pod.Change)
 	}
 	return x.holder.Lost(&x.position.Job, x.now)
 }
@@ -316,7 +305,7 @@ func explainViewOf(x explanation) api.Explanation {
 		v.Queue, v.Starting = placeOf(x), startingOf(x.starts)
 		return v // what an earlier run left behind is no news
 	}
-	v.WorkerID, v.Version, v.StartedAt, v.ColdStart = j.Worker, x.version, api.FormatTime(j.Started), x.cold
+	v.WorkerID, v.Version, v.StartedAt, v.ColdStart = j.Worker, x.pod.EndpointVersion, api.FormatTime(j.Started), coldStart(&j, x.pod)
 	if j.Status == job.InProgress {
 		v.DeadlineAt = api.FormatTime(j.Deadline)
 	} else {

@@ -156,18 +156,13 @@ func failedFor(p pod.Pod, e endpoint.Endpoint) bool {
 	return p.Endpoint == e.ID && !p.Changed.Before(e.Created) && p.Failed()
 }
 
-// coldStart is the start of the job's worker, if it began after the job was submitted;
-// else nil.
-func coldStart(j *job.Job, pods []pod.Pod) *api.Startup {
-	if j.Status == job.InQueue || j.Worker == "" {
+// coldStart is the start of p, the pod of the job's worker, if it began after the job was
+// submitted; else nil.
+func coldStart(j *job.Job, p pod.Pod) *api.Startup {
+	if j.Status == job.InQueue || !p.Phases.Begun().After(j.Submitted) {
 		return nil
 	}
-	for _, p := range pods {
-		if p.ID == j.Worker && p.Endpoint == j.Endpoint && p.Phases.Begun().After(j.Submitted) {
-			return api.StartupOf(p)
-		}
-	}
-	return nil
+	return api.StartupOf(p)
 }
 
 // startingOf are the starts as the answer has them.
