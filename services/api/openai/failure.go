@@ -115,17 +115,10 @@ func failureOfText(text string) *failure {
 	for _, name := range []string{"message", "error_message", "error"} {
 		if words, ok := fields[name].(string); ok {
 			kind, _ := fields["type"].(string)
-			return failureOfWords(words, kind, orElse(fields["code"], CodeFailed), statusOfError(fields["code"], kind))
+			return failureOfWords(words, kind, fields["code"], statusOfError(fields["code"], kind))
 		}
 	}
 	return failureOfWords(text, "", CodeFailed, http.StatusInternalServerError)
-}
-
-func orElse(value, standard any) any {
-	if value == nil {
-		return standard
-	}
-	return value
 }
 
 // upstream is how worker-vllm, and our own worker, report what the engine answered.
@@ -153,7 +146,7 @@ func failureOfWords(words, kind string, code any, status int) *failure {
 }
 
 // encodable reports whether a code that was read is a text or a number that
-// JSON has.
+// JSON has. nil, where none was, is not.
 func encodable(code any) bool {
 	switch v := code.(type) {
 	case string, int64, bool:

@@ -154,16 +154,13 @@ func (h *Handler) answerWhole(ctx context.Context, c *fiber.Ctx, r request) erro
 	held, release := web.LongPoll(c, maxWait)
 	defer release()
 	j, err = watch.Wait(claimingRoom(held, c)) //nolint:contextcheck // it outlasts ctx
-	switch {
-	case err != nil && held.Err() != nil:
-		h.abandon(held, r)                     //nolint:contextcheck // it outlasts ctx
-		return brokenWait(context.Cause(held)) //nolint:contextcheck // it is what ended
-	case errors.Is(err, job.ErrNotFound):
-		return send(c, expired().reply())
-	case err != nil:
-		return err
+	if err != nil && held.Err() != nil {
+		h.abandon(held, r, false) //nolint:contextcheck // it outlasts ctx
 	}
-	answer, err := h.replyTo(held, r, j) //nolint:contextcheck // it outlasts ctx
+	var answer reply
+	if err == nil {
+		answer, err = h.replyTo(held, r, j) //nolint:contextcheck // it outlasts ctx
+	}
 	switch {
 	case err != nil && held.Err() != nil:
 		return brokenWait(context.Cause(held)) //nolint:contextcheck // it is what ended
@@ -184,7 +181,7 @@ func (h *Handler) submit(ctx context.Context, r request) (*job.Job, error) {
 	}
 	if errors.Is(err, bus.ErrUnavailable) {
 		r.job = job.Request{}
-		h.cancelling.Go(func() { h.abandonUnknown(ctx, r) })
+		h.cancelling.Go(func() { h.abandon(ctx, r, true) })
 	}
 	return j, err
 }
@@ -250,21 +247,14 @@ func (h *Handler) replyTo(ctx context.Context, r request, j *job.Job) (reply, er
 	return noOutput().reply(), nil
 }
 
-// abandonUnknown is abandon for a job of which it is not known whether it was
-// queued: that no reader sees it yet does not mean that it was not.
-func (h *Handler) abandonUnknown(ctx context.Context, r request) {
-	h.cancelAbandoned(ctx, r, func(err error) bool { return err != nil && !errors.Is(err, job.ErrConflict) })
-}
-
 // abandon cancels the job of a client that left or was told an error, or that
-// this server leaves. It may have ended meanwhile.
-func (h *Handler) abandon(ctx context.Context, r request) {
-	h.cancelAbandoned(ctx, r, func(error) bool { return false })
-}
-
-func (h *Handler) cancelAbandoned(ctx context.Context, r request, retryable func(error) bool) {
+// this server leaves. It may have ended meanwhile. Of a job of which it is not known
+// whether it was queued (unsure) it tries again: that no reader sees it yet does not mean
+// that it was not.
+func (h *Handler) abandon(ctx context.Context, r request, unsure bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), web.AnswerWithin)
 	defer cancel()
+	retryable := func(err error) bool { return unsure && !errors.Is(err, job.ErrConflict) }
 	err := retry.Do(ctx, retry.Every(retryDelay), retryable, func() error {
 		_, err := h.Queue.Cancel(ctx, r.endpoint, r.id)
 		return err

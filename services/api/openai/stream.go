@@ -68,7 +68,7 @@ func (v *stream) end(release func()) {
 	v.follow.Close()
 	release()
 	if !v.jobDone {
-		v.h.abandon(v.held, v.request)
+		v.h.abandon(v.held, v.request, false)
 	}
 }
 
