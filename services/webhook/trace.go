@@ -42,11 +42,7 @@ func (s *Service) traced(ctx context.Context, t *task, try int, header http.Head
 	}
 	ctx, span := s.cfg.Tracer.Start(ctx, "POST webhook", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attrs...))
 	defer span.End()
-	parent, state := telemetry.Headers(telemetry.Line(ctx))
-	header.Set(telemetry.HeaderParent, parent)
-	if state != "" {
-		header.Set(telemetry.HeaderState, state)
-	}
+	telemetry.SetHeaders(ctx, header)
 	got, err := post(ctx)
 	switch {
 	case got.status != 0:

@@ -58,7 +58,7 @@ func (s *server) run(ctx context.Context, j *sdk.Job) (any, error) {
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json, application/x-ndjson")
-	trace(ctx, request)
+	telemetry.SetHeaders(ctx, request.Header)
 	answer, err := s.client.Do(request)
 	if err != nil {
 		why := fmt.Errorf("ask the server: %w", withoutAddress(err))
@@ -100,16 +100,6 @@ func withoutAddress(err error) error {
 		return errors.New("x509: the certificate is valid for other names")
 	}
 	return err
-}
-
-// trace sends the job's trace along, if it has one.
-func trace(ctx context.Context, request *http.Request) {
-	if parent, state := telemetry.Headers(telemetry.Line(ctx)); parent != "" {
-		request.Header.Set(telemetry.HeaderParent, parent)
-		if state != "" {
-			request.Header.Set(telemetry.HeaderState, state)
-		}
-	}
 }
 
 // outputOf reads an answer that is one JSON document or nothing.

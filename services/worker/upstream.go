@@ -19,6 +19,7 @@ import (
 
 	"flightline/shared/job"
 	"flightline/shared/retry"
+	"flightline/shared/telemetry"
 	"flightline/shared/wakeup"
 	sdk "flightline/shared/worker"
 )
@@ -136,7 +137,7 @@ func (u *upstream) sendOnce(ctx context.Context, c call) (*http.Response, error)
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json, text/event-stream")
-	trace(ctx, request)
+	telemetry.SetHeaders(ctx, request.Header)
 	answer, err := u.client.Do(request)
 	switch wrapped := (*url.Error)(nil); {
 	case ctx.Err() != nil:

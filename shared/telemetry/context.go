@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"hash/fnv"
+	"net/http"
 	"strings"
 
 	"go.opentelemetry.io/otel/propagation"
@@ -80,6 +81,17 @@ func lineOf(sc trace.SpanContext) string {
 func Headers(line string) (parent, state string) {
 	parent, state, _ = strings.Cut(line, " ")
 	return parent, state
+}
+
+// SetHeaders sets the two headers of a request that is sent within ctx, if there is a span.
+func SetHeaders(ctx context.Context, h http.Header) {
+	parent, state := Headers(Line(ctx))
+	if parent != "" {
+		h.Set(HeaderParent, parent)
+	}
+	if state != "" {
+		h.Set(HeaderState, state)
+	}
 }
 
 // Remote reads a line. What is none is an invalid context.
