@@ -64,8 +64,8 @@ func (s settings) about(service, version string) []attribute.KeyValue {
 		attribute.String("service.name", service), attribute.String("service.version", version),
 		attribute.String("service.instance.id", uuid.NewString()),
 	}
-	for _, given := range s.resource { // the last one of a name counts
-		own = append(own, attribute.String(given[0], given[1]))
+	for name, value := range s.resource { // they replace those of the same name before them
+		own = append(own, attribute.String(name, value))
 	}
 	return own
 }

@@ -60,7 +60,7 @@ func TestTheVariablesMeanWhatTheyMeanElsewhere(t *testing.T) {
 
 func TestListsArePairsInPercentEncoding(t *testing.T) {
 	got, err := pairs("x", " a=1, b=two%20words%2C ,c=")
-	if diff := cmp.Diff([][2]string{{"a", "1"}, {"b", "two words,"}, {"c", ""}}, got); diff != "" || err != nil {
+	if diff := cmp.Diff(map[string]string{"a": "1", "b": "two words,", "c": ""}, got); diff != "" || err != nil {
 		t.Errorf("%v; want -, got +:\n%s", err, diff)
 	}
 }

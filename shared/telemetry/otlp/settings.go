@@ -27,7 +27,7 @@ type settings struct {
 	headers  map[string]string
 	timeout  time.Duration
 	gzip     bool
-	resource [][2]string
+	resource map[string]string
 	batching []sdk.BatchSpanProcessorOption
 	sampler  sdk.Sampler
 	// parentBased is whether the sampler leaves it to the parent, if there is one.
@@ -62,16 +62,14 @@ func settingsOf(env map[string]string) (s settings, on bool, err error) {
 	if exporter := env["OTEL_TRACES_EXPORTER"]; exporter != "" && exporter != "otlp" {
 		return s, false, fmt.Errorf("%w: OTEL_TRACES_EXPORTER %q: must be otlp or none", ErrConfig, exporter)
 	}
-	headers, err := pairs(prefix+"HEADERS", of("HEADERS"))
-	if err != nil {
+	if s.headers, err = pairs(prefix+"HEADERS", of("HEADERS")); err != nil {
 		return s, false, err
 	}
-	s.headers = make(map[string]string, len(headers))
-	for _, h := range headers {
-		s.headers[h[0]] = h[1]
-	}
-	if s.resource, err = resourceOf(env); err != nil {
+	if s.resource, err = pairs("OTEL_RESOURCE_ATTRIBUTES", env["OTEL_RESOURCE_ATTRIBUTES"]); err != nil {
 		return s, false, err
+	}
+	if name := env["OTEL_SERVICE_NAME"]; name != "" {
+		s.resource["service.name"] = name
 	}
 	s.gzip = of("COMPRESSION") == "gzip"
 	if s.timeout, err = timeoutOf(of("TIMEOUT")); err != nil {
@@ -146,18 +144,10 @@ func samplerOf(name, arg string) (s sdk.Sampler, parentBased bool, err error) {
 	return s, parentBased, nil
 }
 
-func resourceOf(env map[string]string) ([][2]string, error) {
-	given, err := pairs("OTEL_RESOURCE_ATTRIBUTES", env["OTEL_RESOURCE_ATTRIBUTES"])
-	if name := env["OTEL_SERVICE_NAME"]; name != "" {
-		given = append(given, [2]string{"service.name", name})
-	}
-	return given, err
-}
-
-// pairs reads a list like a=1,b=2, its values percent-encoded. An error does
-// not quote it: headers are secret.
-func pairs(name, list string) ([][2]string, error) {
-	var all [][2]string
+// pairs reads a list like a=1,b=2, its values percent-encoded; of a repeated name the last
+// counts. An error does not quote it: headers are secret.
+func pairs(name, list string) (map[string]string, error) {
+	all := map[string]string{}
 	for pair := range strings.SplitSeq(list, ",") {
 		if pair = strings.TrimSpace(pair); pair == "" {
 			continue
@@ -168,7 +158,7 @@ func pairs(name, list string) ([][2]string, error) {
 		if !found || key == "" || err != nil {
 			return nil, fmt.Errorf("%w: %s must be like name=value,name=value", ErrConfig, name)
 		}
-		all = append(all, [2]string{key, value})
+		all[key] = value
 	}
 	return all, nil
 }
