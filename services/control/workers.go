@@ -67,11 +67,16 @@ func (s *Service) listWorkers(ctx context.Context, c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	startups := api.StartupsOf(pods)
+	startups := map[string]*api.Startup{}
+	for _, p := range pods {
+		if p.Endpoint == e.ID {
+			startups[p.ID] = api.StartupOf(p)
+		}
+	}
 	views := make([]api.Worker, 0, len(tokens))
 	for _, t := range tokens {
 		view := workerViewOf(e, t)
-		view.Startup = startups[e.ID+"/"+t.Worker]
+		view.Startup = startups[t.Worker]
 		if w, ok := living[t.Worker]; ok {
 			view = withHeartbeat(view, w)
 			delete(living, t.Worker)

@@ -44,18 +44,6 @@ func SleepOf(p pod.Pod) *Sleep {
 	return &Sleep{State: state, Since: since.UTC().Truncate(time.Millisecond)}
 }
 
-// StartupsOf are the last starts of the pods, by endpoint and id as "ep/id". Pods without
-// one are left out.
-func StartupsOf(pods []pod.Pod) map[string]*Startup {
-	all := map[string]*Startup{}
-	for _, p := range pods {
-		if startup := StartupOf(p); startup != nil {
-			all[p.Endpoint+"/"+p.ID] = startup
-		}
-	}
-	return all
-}
-
 // Phases are the startup as the pod package has it.
 func (s Startup) Phases() pod.Phases {
 	return pod.Phases{Pulling: s.PullingAt, Starting: s.StartingAt, Loading: s.LoadingAt, Ready: s.ReadyAt}
