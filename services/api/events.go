@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
@@ -20,7 +19,7 @@ import (
 
 // eventsOfEndpoint answers with the events of an endpoint's jobs.
 func (s *Service) eventsOfEndpoint(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint) error {
-	return s.tellEvents(ctx, c, e, events.Watching{})
+	return s.answerEvents(ctx, c, e, events.Watching{})
 }
 
 // eventsOfAll answers with the events of all endpoints that the key may read.
@@ -28,7 +27,7 @@ func (s *Service) eventsOfAll(ctx context.Context, c *fiber.Ctx) error {
 	if _, err := s.readable(ctx, c); err != nil {
 		return err
 	}
-	return s.tellEvents(ctx, c, endpoint.Endpoint{}, events.Watching{})
+	return s.answerEvents(ctx, c, endpoint.Endpoint{}, events.Watching{})
 }
 
 // readableOf returns those of the events that the key may read, of endpoints that exist.
@@ -62,7 +61,7 @@ func (s *Service) eventsOfJob(ctx context.Context, c *fiber.Ctx, e endpoint.Endp
 			return err
 		}
 	}
-	return s.tellEvents(ctx, c, e, w)
+	return s.answerEvents(ctx, c, e, w)
 }
 
 // idSlack is to the clock that made a job's id what events.ClockSlack is to others.
@@ -117,9 +116,9 @@ func madeSince(e endpoint.Endpoint, id job.ID) time.Time {
 // the same id, as record.Location.OfEarlier does: by the server's time, in milliseconds.
 func submittedSince(e endpoint.Endpoint) time.Time { return e.Created.Truncate(time.Millisecond) }
 
-// tellEvents answers with the events of w.Job, or of all jobs.
-func (s *Service) tellEvents(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint, w events.Watching) error {
-	if err := watch(c, s.queue.Now(), &w); err != nil {
+// answerEvents answers with the events of w.Job, or of all jobs.
+func (s *Service) answerEvents(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint, w events.Watching) error {
+	if err := readWatching(c, s.queue.Now(), &w); err != nil {
 		return err
 	}
 	if s.tail == nil {
@@ -138,9 +137,9 @@ func (s *Service) tellEvents(ctx context.Context, c *fiber.Ctx, e endpoint.Endpo
 	return nil
 }
 
-// watch reads what the request wants to hear.
-func watch(c *fiber.Ctx, now time.Time, w *events.Watching) (err error) {
-	if w.Kinds, err = kindsOf(c.Query("type")); err != nil {
+// readWatching reads which events the request wants.
+func readWatching(c *fiber.Ctx, now time.Time, w *events.Watching) (err error) {
+	if w.Kinds, err = choices(c, "type", events.Kinds(), events.Kind.Type); err != nil {
 		return err
 	}
 	if w.Since, err = web.Since(c.Query("since"), now); err != nil {
@@ -149,26 +148,6 @@ func watch(c *fiber.Ctx, now time.Time, w *events.Watching) (err error) {
 	at, err := followingOf(c, "an event", events.ParseCursor)
 	w.After, w.Resume, w.Once = at.after, at.resume, at.once
 	return err
-}
-
-// kindsOf reads a list of types, separated by commas.
-func kindsOf(list string) ([]events.Kind, error) {
-	if list == "" {
-		return nil, nil
-	}
-	var wanted []events.Kind
-	for name := range strings.SplitSeq(list, ",") {
-		kind := events.KindOfType(name)
-		if kind == "" {
-			var names []string
-			for _, k := range events.Kinds() {
-				names = append(names, k.Type())
-			}
-			return nil, web.Errorf(web.InvalidRequest, "type is invalid; must be one or several, separated by commas, of %s, got %.50q", strings.Join(names, ", "), name)
-		}
-		wanted = append(wanted, kind)
-	}
-	return wanted, nil
 }
 
 // eventList is the events of a watch, as they are sent.

@@ -105,7 +105,7 @@ func (f *follower) next() ([]byte, error) {
 	f.text.Reset() // it was written
 	if !f.begun {
 		f.begun = true
-		fmt.Fprintf(&f.text, "retry: %d\nid: %s\n\n", comeBack.Milliseconds(), f.list.place())
+		fmt.Fprintf(&f.text, "retry: %d\nid: %s\n\n", reconnectDelay.Milliseconds(), f.list.place())
 	}
 	quiet := time.Now()
 	for f.text.Len() == 0 {

@@ -22,9 +22,9 @@ import (
 	"flightline/shared/web"
 )
 
-// lookAgain is how long the bounds of an endpoint are believed before they are
+// boundsInterval is how long the bounds of an endpoint are believed before they are
 // computed again: a change of its limits holds after at most that.
-const lookAgain = time.Second
+const boundsInterval = time.Second
 
 // limits are the gates of this instance, in front of the operations of all
 // endpoints. An endpoint that gets no requests costs nothing.
@@ -185,7 +185,7 @@ func (o *operation) gate(c *fiber.Ctx) *gate {
 		return o.newGate(c, id, now)
 	}
 	looked := g.looked.Load()
-	old := now-looked >= int64(lookAgain) || g.bounds.Load().fleet != o.fleet.Load()
+	old := now-looked >= int64(boundsInterval) || g.bounds.Load().fleet != o.fleet.Load()
 	if old && g.looked.CompareAndSwap(looked, now) {
 		if b := o.read(c); b != nil { // one of them; the others go by what it was
 			g.bounds.Store(b)
@@ -359,7 +359,7 @@ func (l *limits) run(ctx context.Context) error {
 		for _, o := range l.operations {
 			o.sweep(l.clock())
 		}
-		_ = retry.Sleep(ctx, lookAgain) // the loop sees the end of ctx
+		_ = retry.Sleep(ctx, boundsInterval) // the loop sees the end of ctx
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func TestRunningWorkersRaiseTheLimits(t *testing.T) {
 	}
 	want := `"run";q=12;w=10, "run-concurrent";q=12;qu="concurrent-requests"` // 3 that are up
 	testenv.Eventually(t, "three workers raise the limits", func() bool {
-		l.pass(lookAgain)
+		l.pass(boundsInterval)
 		return l.do("POST", "/ep/run", `{}`).header.Get("RateLimit-Policy") == want
 	})
 	for i := range 3 {
@@ -64,7 +64,7 @@ func TestRunningWorkersRaiseTheLimits(t *testing.T) {
 	}
 	want = `"run";q=10;w=10, "run-concurrent";q=3;qu="concurrent-requests"`
 	testenv.Eventually(t, "they fall back to the base", func() bool {
-		l.pass(lookAgain)
+		l.pass(boundsInterval)
 		return l.do("POST", "/ep/run", `{}`).header.Get("RateLimit-Policy") == want
 	})
 }
@@ -133,7 +133,7 @@ func TestLimitsHoldWithoutTheBus(t *testing.T) {
 	})
 	l.do("GET", "/ep/open/nobody", "")
 	s.bus.Stop()
-	l.pass(lookAgain)
+	l.pass(boundsInterval)
 	if got := l.do("GET", "/ep/open/nobody", ""); got.status != 503 || got.header.Get("RateLimit") != `"status";r=0;t=9` {
 		t.Errorf("got %d %v", got.status, got.header)
 	}

@@ -51,7 +51,7 @@ func (l *limited) change(change func(*endpoint.Endpoint)) {
 		e, err := l.registry.Endpoints.Get(l.t.Context(), "ep")
 		return err == nil && e.Version == changed.Version
 	})
-	l.pass(lookAgain)
+	l.pass(boundsInterval)
 }
 
 // operations are all that have limits and are served by now, as requests that

@@ -29,7 +29,7 @@ const (
 // logsOfEndpoint answers with what an endpoint's workers print.
 func (s *Service) logsOfEndpoint(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint) error {
 	w := logs.Watching{Endpoint: e}
-	if err := watchLogs(c, s.queue.Now(), &w); err != nil {
+	if err := readLogWatching(c, s.queue.Now(), &w); err != nil {
 		return err
 	}
 	return s.sendLogs(ctx, c, w)
@@ -39,7 +39,7 @@ func (s *Service) logsOfEndpoint(ctx context.Context, c *fiber.Ctx, e endpoint.E
 // little after its end. A job that cannot be read any more is there while a line of it is.
 func (s *Service) logsOfJob(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint, id job.ID) error {
 	w := logs.Watching{Endpoint: e, Job: id, NotBefore: madeSince(e, id)}
-	if err := watchLogs(c, s.queue.Now(), &w); err != nil {
+	if err := readLogWatching(c, s.queue.Now(), &w); err != nil {
 		return err
 	}
 	w.Resume = w.Resume || w.Since.IsZero() // from the beginning
@@ -76,8 +76,8 @@ func (s *Service) hasLines(ctx context.Context, w logs.Watching) error {
 	return err
 }
 
-// watchLogs reads which lines the request wants.
-func watchLogs(c *fiber.Ctx, now time.Time, w *logs.Watching) (err error) {
+// readLogWatching reads which lines the request wants.
+func readLogWatching(c *fiber.Ctx, now time.Time, w *logs.Watching) (err error) {
 	if w.Since, err = web.Since(c.Query("since"), now); err != nil {
 		return err
 	}

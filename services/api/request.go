@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -74,6 +75,28 @@ func millis(c *fiber.Ctx, name string, standard, least, most time.Duration) (tim
 		return 0, web.Errorf(web.InvalidRequest, "%s is invalid; must be between %d and %d, got %.20q", name, least.Milliseconds(), most.Milliseconds(), c.Query(name))
 	}
 	return time.Duration(n) * time.Millisecond, nil
+}
+
+// choices reads a parameter that lists some of all, separated by commas, in whatever order;
+// none means no choice.
+func choices[T any](c *fiber.Ctx, name string, all []T, spell func(T) string) (wanted []T, err error) {
+	if c.Query(name) == "" {
+		return nil, nil
+	}
+	var names []string
+	given := strings.Split(c.Query(name), ",")
+	for _, choice := range all {
+		names = append(names, spell(choice))
+		if slices.Contains(given, spell(choice)) {
+			wanted = append(wanted, choice)
+		}
+	}
+	for _, text := range given {
+		if !slices.Contains(names, text) {
+			return nil, web.Errorf(web.InvalidRequest, "%s is invalid; must be one or several, separated by commas, of %s, got %.50q", name, strings.Join(names, ", "), text)
+		}
+	}
+	return wanted, nil
 }
 
 // includeVersion asks for the version of the job's worker.

@@ -31,7 +31,7 @@ func (s *Service) requests(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoin
 	if err != nil {
 		return err
 	}
-	page, next, err := s.list(ctx, e, q)
+	page, next, err := s.list(ctx, q)
 	if err != nil {
 		return err
 	}
@@ -58,6 +58,11 @@ func (q listQuery) has(j job.Job) bool {
 	return q.placed.has(j) && !record.LocationOf(q.endpoint).OfEarlier(&j) && (q.worker == "" || j.Worker == q.worker) && (q.fingerprint == "" || j.Status == job.Failed && stats.Fingerprint(j.Error) == q.fingerprint)
 }
 
+// matching are the items that the query has, in the memory of the list.
+func (q listQuery) matching(list []queue.ListItem) []queue.ListItem {
+	return slices.DeleteFunc(list, func(l queue.ListItem) bool { return !q.has(l.Job) })
+}
+
 // position is how far a list has come, in each of the two streams that it is
 // merged from. 0 is the newest end, done the other one. begun is when a list by id was
 // begun, in milliseconds of Unix time, 0 for another list.
@@ -69,21 +74,21 @@ func (p position) over() bool { return p.live == done && p.ended == done }
 
 // list reads a page. Live jobs are read first: a job that ends in between is in
 // both lists, and none is in neither.
-func (s *Service) list(ctx context.Context, e endpoint.Endpoint, q listQuery) (page []job.Job, next position, err error) {
+func (s *Service) list(ctx context.Context, q listQuery) (page []job.Job, next position, err error) {
 	if s.byID(q) {
-		return s.listByID(ctx, e, q)
+		return s.listByID(ctx, q)
 	}
 	liveOnes, endedOnes := split(q.statuses)
 	var live, ended []queue.ListItem
 	next = position{live: done, ended: done}
 	if len(liveOnes) > 0 && q.at.live != done {
-		live, next.live, err = s.listLive(ctx, e, q, q.window(q.at.live, liveOnes))
+		live, next.live, err = s.listLive(ctx, q, q.window(q.at.live, liveOnes))
 		if err != nil {
 			return nil, next, err
 		}
 	}
 	if len(endedOnes) > 0 && q.at.ended != done {
-		ended, next.ended, err = s.listEnded(ctx, e, q, q.window(q.at.ended, endedOnes))
+		ended, next.ended, err = s.listEnded(ctx, q, q.window(q.at.ended, endedOnes))
 		if err != nil {
 			return nil, next, err
 		}
@@ -136,19 +141,19 @@ func merge(live, ended []queue.ListItem, next position, limit int) ([]job.Job, p
 
 // listLive lists jobs that wait or run. Those of a worker are the ones that it runs; none
 // has failed.
-func (s *Service) listLive(ctx context.Context, e endpoint.Endpoint, q listQuery, w queue.ListOptions) ([]queue.ListItem, uint64, error) {
+func (s *Service) listLive(ctx context.Context, q listQuery, w queue.ListOptions) ([]queue.ListItem, uint64, error) {
 	switch {
 	case !q.filtered():
-		list, next, err := s.queue.Lists.Live(ctx, e, w)
-		return slices.DeleteFunc(list, func(l queue.ListItem) bool { return !q.has(l.Job) }), next, err
+		list, next, err := s.queue.Lists.Live(ctx, q.endpoint, w)
+		return q.matching(list), next, err
 	case q.fingerprint != "" || !slices.Contains(w.Statuses, job.InProgress):
 		return nil, 0, nil
 	}
-	ids, err := s.heldBy(ctx, e, q.worker)
+	ids, err := s.heldBy(ctx, q.endpoint, q.worker)
 	if err != nil {
 		return nil, 0, err
 	}
-	jobs, err := s.queue.Lists.Lookup(ctx, e, ids)
+	jobs, err := s.queue.Lists.Lookup(ctx, q.endpoint, ids)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -209,48 +214,47 @@ func runningOf(jobs map[job.ID]job.Job, q listQuery, w queue.ListOptions) (list 
 // listEnded lists jobs that are over. All of them are in the records; of some
 // statuses only, or of a worker or a cause, few may be among many others there, so
 // they are found by their events.
-func (s *Service) listEnded(ctx context.Context, e endpoint.Endpoint, q listQuery, w queue.ListOptions) ([]queue.ListItem, uint64, error) {
+func (s *Service) listEnded(ctx context.Context, q listQuery, w queue.ListOptions) ([]queue.ListItem, uint64, error) {
 	if _, all := split(nil); s.events == nil || len(w.Statuses) == len(all) && !q.filtered() {
-		page, next, err := s.queue.Lists.Ended(ctx, e, w)
-		return slices.DeleteFunc(page, func(l queue.ListItem) bool { return !q.has(l.Job) }), next, err
+		page, next, err := s.queue.Lists.Ended(ctx, q.endpoint, w)
+		return q.matching(page), next, err
 	}
-	past, err := s.past(ctx, e, q, w)
+	past, err := s.past(ctx, q, w)
 	if err != nil {
 		return nil, 0, err
 	}
-	told, next, err := s.told(ctx, e, q, past)
+	logged, next, err := s.loggedEnds(ctx, q, past)
 	if err != nil {
 		return nil, 0, err
 	}
-	page, err := s.still(ctx, e, told)
-	page = slices.DeleteFunc(page, func(l queue.ListItem) bool { return !q.has(l.Job) })
+	page, err := s.readEnded(ctx, q.endpoint, logged)
+	page = q.matching(page)
 	if err != nil || past.Before > 0 {
 		return page, next, err
 	}
-	untold, err := s.untold(ctx, e, w, told, next)
-	untold = slices.DeleteFunc(untold, func(l queue.ListItem) bool { return !q.has(l.Job) })
-	return append(untold, page...), next, err
+	unlogged, err := s.listUnlogged(ctx, q.endpoint, w, logged, next)
+	return append(q.matching(unlogged), page...), next, err
 }
 
-// told are the ends that the log has.
-func (s *Service) told(ctx context.Context, e endpoint.Endpoint, q listQuery, past events.Past) ([]events.Event, uint64, error) {
+// loggedEnds are the ends that the log of events has.
+func (s *Service) loggedEnds(ctx context.Context, q listQuery, past events.Past) ([]events.Event, uint64, error) {
 	if !q.filtered() {
-		return s.events.Before(ctx, e.ID, past)
+		return s.events.Before(ctx, q.endpoint.ID, past)
 	}
-	list, next, err := s.events.EndsBefore(ctx, e.ID, events.Ends{Worker: q.worker, Fingerprint: q.fingerprint, Past: past})
+	list, next, err := s.events.EndsBefore(ctx, q.endpoint.ID, events.Ends{Worker: q.worker, Fingerprint: q.fingerprint, Past: past})
 	if q.worker != "" && q.fingerprint != "" {
 		list = slices.DeleteFunc(list, func(ev events.Event) bool { return stats.Fingerprint(ev.Cause) != q.fingerprint })
 	}
 	return list, next, err
 }
 
-// still are the jobs whose end was told and can still be read: not retried,
-// nor past their retention.
-func (s *Service) still(ctx context.Context, e endpoint.Endpoint, told []events.Event) ([]queue.ListItem, error) {
+// readEnded reads the jobs of ends that the log has, without those that cannot be read any
+// more: they were retried, or are past their retention.
+func (s *Service) readEnded(ctx context.Context, e endpoint.Endpoint, logged []events.Event) ([]queue.ListItem, error) {
 	now := s.queue.Now()
-	told = slices.DeleteFunc(slices.Clone(told), func(ev events.Event) bool { return !now.Before(ev.RetainUntil) })
-	ids := make([]job.ID, len(told))
-	for i, ev := range told {
+	logged = slices.DeleteFunc(slices.Clone(logged), func(ev events.Event) bool { return !now.Before(ev.RetainUntil) })
+	ids := make([]job.ID, len(logged))
+	for i, ev := range logged {
 		ids[i] = ev.Job
 	}
 	if len(ids) == 0 {
@@ -261,7 +265,7 @@ func (s *Service) still(ctx context.Context, e endpoint.Endpoint, told []events.
 		return nil, err
 	}
 	var page []queue.ListItem
-	for _, ev := range told {
+	for _, ev := range logged {
 		if j, ok := jobs[ev.Job]; ok && j.Attempt == ev.Attempt && j.Status == ev.Status {
 			page = append(page, queue.ListItem{Job: j, Seq: ev.Seq})
 		}
@@ -269,17 +273,17 @@ func (s *Service) still(ctx context.Context, e endpoint.Endpoint, told []events.
 	return page, nil
 }
 
-// untoldFor is how far the order of events may differ from that of the instants
+// orderSlack is how far the order of events may differ from that of the instants
 // at which jobs ended, which several processes measured.
-const untoldFor = 2 * time.Second
+const orderSlack = 2 * time.Second
 
-// untold are the jobs whose end was not told yet: the log is a little behind.
-// Their events come after all that this list walks over, the ones told and
+// listUnlogged lists the jobs whose end the log does not have yet: it is a little behind.
+// Their events come after all that this list walks over, the logged ones and
 // those before next, so no later page has them.
-func (s *Service) untold(ctx context.Context, e endpoint.Endpoint, w queue.ListOptions, told []events.Event, next uint64) ([]queue.ListItem, error) {
+func (s *Service) listUnlogged(ctx context.Context, e endpoint.Endpoint, w queue.ListOptions, logged []events.Event, next uint64) ([]queue.ListItem, error) {
 	walked := next
-	if len(told) > 0 {
-		walked, w.Since = told[0].Seq, told[0].At.Add(-untoldFor)
+	if len(logged) > 0 {
+		walked, w.Since = logged[0].Seq, logged[0].At.Add(-orderSlack)
 	}
 	recent, _, err := s.queue.Lists.Ended(ctx, e, w)
 	if err != nil {
@@ -293,7 +297,7 @@ func (s *Service) untold(ctx context.Context, e endpoint.Endpoint, w queue.ListO
 	if err != nil {
 		return nil, err
 	}
-	for _, ev := range told {
+	for _, ev := range logged {
 		later[end{ev.Job, ev.Attempt, ev.Status}] = true
 	}
 	var page []queue.ListItem
@@ -357,7 +361,7 @@ func listOf(page []job.Job, q listQuery, next position) api.RequestsPage {
 func listQueryOf(c *fiber.Ctx, e endpoint.Endpoint, now time.Time) (listQuery, error) {
 	q := listQuery{endpoint: e}
 	var err error
-	if q.statuses, err = statusesOf(c.Query("status")); err != nil {
+	if q.statuses, err = choices(c, "status", job.Statuses(), func(s job.Status) string { return string(s) }); err != nil {
 		return q, err
 	}
 	if q.worker, q.fingerprint, err = filtersOf(c); err != nil {
@@ -387,30 +391,6 @@ func filtersOf(c *fiber.Ctx) (worker, fingerprint string, err error) {
 		return "", "", web.Errorf(web.InvalidRequest, "fingerprint is invalid; must be 16 hexadecimal digits in lower case, got %.50q", fingerprint)
 	}
 	return worker, fingerprint, nil
-}
-
-// statusesOf reads a list of statuses, separated by commas, in whatever order.
-func statusesOf(list string) ([]job.Status, error) {
-	if list == "" {
-		return nil, nil
-	}
-	var wanted []job.Status
-	given := strings.Split(list, ",")
-	for _, status := range job.Statuses() {
-		before := len(given)
-		given = slices.DeleteFunc(given, func(s string) bool { return s == string(status) })
-		if len(given) < before {
-			wanted = append(wanted, status)
-		}
-	}
-	if len(given) > 0 {
-		var names []string
-		for _, status := range job.Statuses() {
-			names = append(names, string(status))
-		}
-		return nil, web.Errorf(web.InvalidRequest, "status is invalid; must be one or several, separated by commas, of %s, got %.50q", strings.Join(names, ", "), given[0])
-	}
-	return wanted, nil
 }
 
 // cursor spells a position for clients. It is good for the same list only.

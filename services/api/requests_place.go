@@ -8,7 +8,6 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
-	"flightline/shared/endpoint"
 	"flightline/shared/events"
 	"flightline/shared/job"
 	"flightline/shared/queue"
@@ -89,8 +88,8 @@ func (q listQuery) window(before uint64, statuses []job.Status) queue.ListOption
 }
 
 // past is what the log is asked for.
-func (s *Service) past(ctx context.Context, e endpoint.Endpoint, q listQuery, w queue.ListOptions) (events.Past, error) {
-	p := events.Past{Before: w.Before, Most: w.Most, Since: s.queue.Now().Add(-max(e.Retention, e.SyncRetention) - time.Hour)}
+func (s *Service) past(ctx context.Context, q listQuery, w queue.ListOptions) (events.Past, error) {
+	p := events.Past{Before: w.Before, Most: w.Most, Since: s.queue.Now().Add(-max(q.endpoint.Retention, q.endpoint.SyncRetention) - time.Hour)}
 	if q.since().After(p.Since) {
 		p.Since = q.since()
 	}
@@ -101,7 +100,7 @@ func (s *Service) past(ctx context.Context, e endpoint.Endpoint, q listQuery, w 
 		return p, nil
 	}
 	var err error
-	p.Before, err = s.events.PlaceAt(ctx, e.ID, q.to.Add(logSlack))
+	p.Before, err = s.events.PlaceAt(ctx, q.endpoint.ID, q.to.Add(logSlack))
 	return p, err
 }
 
@@ -116,16 +115,16 @@ func (p placed) wholeID() bool { _, whole := job.ID(p.id).Made(); return whole }
 // listByID finds jobs by the beginning of their ids, which says when they were submitted.
 // First come those that still wait or run, by their place in the queue; then those of which the
 // log has the first event since.
-func (s *Service) listByID(ctx context.Context, e endpoint.Endpoint, q listQuery) (page []job.Job, next position, err error) {
+func (s *Service) listByID(ctx context.Context, q listQuery) (page []job.Job, next position, err error) {
 	if q.wholeID() {
-		page, err = s.jobsOf(ctx, e, q, []job.ID{job.ID(q.id), job.SyncPrefix + job.ID(q.id)})
+		page, err = s.jobsOf(ctx, q, []job.ID{job.ID(q.id), job.SyncPrefix + job.ID(q.id)})
 		return page, position{live: done, ended: done}, err
 	}
 	if next = q.at; next.begun == 0 {
 		next.begun = uint64(s.queue.Now().UnixMilli())
 	}
 	if next.live != done {
-		if page, next.live, err = s.stillQueued(ctx, e, q); err != nil || next.live > 0 {
+		if page, next.live, err = s.stillQueued(ctx, q); err != nil || next.live > 0 {
 			return page, next, err
 		}
 		if next.live = done; len(page) == q.limit {
@@ -133,11 +132,11 @@ func (s *Service) listByID(ctx context.Context, e endpoint.Endpoint, q listQuery
 		}
 	}
 	first := events.Firsts{ID: q.id, From: q.madeFrom.Add(-madeSlack), To: q.madeTo, After: next.ended, Most: q.limit - len(page)}
-	ids, after, err := s.events.Firsts(ctx, e.ID, first)
+	ids, after, err := s.events.Firsts(ctx, q.endpoint.ID, first)
 	if err != nil {
 		return nil, next, err
 	}
-	jobs, err := s.jobsOf(ctx, e, q, ids)
+	jobs, err := s.jobsOf(ctx, q, ids)
 	for _, j := range jobs {
 		// What changed since this list was begun may be on an earlier page of it.
 		if !inFirstQueue(j) && uint64(changedAt(j).UnixMilli()) < next.begun {
@@ -160,7 +159,7 @@ func changedAt(j job.Job) time.Time {
 func inFirstQueue(j job.Job) bool { return !j.Status.Terminal() && j.Attempt == 1 }
 
 // stillQueued lists the jobs that wait or run since they were submitted, the newest first.
-func (s *Service) stillQueued(ctx context.Context, e endpoint.Endpoint, q listQuery) (page []job.Job, next uint64, err error) {
+func (s *Service) stillQueued(ctx context.Context, q listQuery) (page []job.Job, next uint64, err error) {
 	w := q.window(q.at.live, nil)
 	if w.Statuses, _ = split(q.statuses); len(w.Statuses) == 0 {
 		return nil, 0, nil
@@ -168,7 +167,7 @@ func (s *Service) stillQueued(ctx context.Context, e endpoint.Endpoint, q listQu
 	if until := q.madeTo.Add(madeSlack); w.Until.IsZero() || until.Before(w.Until) {
 		w.Until = until
 	}
-	list, next, err := s.queue.Lists.Live(ctx, e, w)
+	list, next, err := s.queue.Lists.Live(ctx, q.endpoint, w)
 	for _, l := range list {
 		if inFirstQueue(l.Job) && q.has(l.Job) {
 			page = append(page, l.Job)
@@ -178,11 +177,11 @@ func (s *Service) stillQueued(ctx context.Context, e endpoint.Endpoint, q listQu
 }
 
 // jobsOf reads the jobs of ids that the list has, in their order.
-func (s *Service) jobsOf(ctx context.Context, e endpoint.Endpoint, q listQuery, ids []job.ID) (list []job.Job, err error) {
+func (s *Service) jobsOf(ctx context.Context, q listQuery, ids []job.ID) (list []job.Job, err error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	found, err := s.queue.Lists.Lookup(ctx, e, ids)
+	found, err := s.queue.Lists.Lookup(ctx, q.endpoint, ids)
 	if err != nil {
 		return nil, err
 	}

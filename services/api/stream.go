@@ -24,9 +24,9 @@ const (
 	// streamHold is how long an answer is held for which no wait was asked: the
 	// Python client gives up after 10 s (docs/design/runpod-clients.md#stream).
 	streamHold = 9 * time.Second
-	// streamChunks bounds the chunks of one answer, or of one turn of an event
+	// maxStreamChunks bounds the chunks of one answer, or of one turn of an event
 	// stream; the queue bounds their bytes.
-	streamChunks = 1000
+	maxStreamChunks = 1000
 	// cancelledGrace is how long after its end a cancelled job's stream answers
 	// those who do not count themselves. The Python client does not know that a
 	// CANCELLED job is over; only an error ends its loop (docs/design/runpod-clients.md#stream).
@@ -80,7 +80,7 @@ func (s *Service) stream(c *fiber.Ctx) error {
 func (s *Service) streamBatch(c *fiber.Ctx, follow *chunks.Follower, ask streamQuery, cursor chunks.Cursor) error {
 	held, release := web.LongPoll(c, ask.wait)
 	defer release()
-	chunks, j, more, err := follow.Next(held, cursor.Seq, streamChunks)
+	chunks, j, more, err := follow.Next(held, cursor.Seq, maxStreamChunks)
 	switch {
 	case errors.Is(context.Cause(held), web.ErrGone):
 		return nil
@@ -109,9 +109,9 @@ func cancelledLongAgo(j *job.Job, now time.Time) bool {
 	return j.Status == job.Cancelled && !now.Before(j.Finished.Add(cancelledGrace))
 }
 
-// moveWithin bounds the writing of the cursor, while the client waits for the
+// moveCursorTimeout bounds the writing of the cursor, while the client waits for the
 // last bytes of its answer.
-const moveWithin = 3 * time.Second
+const moveCursorTimeout = 3 * time.Second
 
 // sendAndMove answers with the body, and moves the cursor when all of it was
 // written to the socket but its last byte: so the next call of a client that
@@ -121,7 +121,7 @@ const moveWithin = 3 * time.Second
 func (s *Service) sendAndMove(c *fiber.Ctx, body []byte, j *job.Job, cursor chunks.Cursor, last uint64) {
 	end := len(body) - 1
 	move := func() ([]byte, error) {
-		ctx, cancel := context.WithTimeout(context.Background(), moveWithin)
+		ctx, cancel := context.WithTimeout(context.Background(), moveCursorTimeout)
 		defer cancel()
 		if err := chunks.MoveCursor(ctx, s.queue.Bus(), j, cursor, last); err != nil {
 			s.log.WarnContext(ctx, "stream cursor not moved, its answer is told again", "endpoint", j.Endpoint, "job", j.ID, "err", err)
@@ -129,15 +129,15 @@ func (s *Service) sendAndMove(c *fiber.Ctx, body []byte, j *job.Job, cursor chun
 		}
 		return body[end:], nil
 	}
-	steps := []func() ([]byte, error){
-		func() ([]byte, error) { return body[:end], nil },
-		move,
-		func() ([]byte, error) { return nil, io.EOF },
-	}
+	step := 0
 	next := func() ([]byte, error) {
-		step := steps[0]
-		steps = steps[1:]
-		return step()
+		switch step++; step {
+		case 1:
+			return body[:end], nil
+		case 2:
+			return move()
+		}
+		return nil, io.EOF
 	}
 	web.Stream(c, next, releaseAtEnd(c))
 }
@@ -175,8 +175,8 @@ const (
 	keepAlive = 10 * time.Second
 	// eventsHold is longer than any job lives.
 	eventsHold = job.MaxTTL + 24*time.Hour
-	// comeBack is how long a client should wait before it connects again.
-	comeBack = time.Second
+	// reconnectDelay is how long a client should wait before it connects again.
+	reconnectDelay = time.Second
 	// maxKeptBuffer is how much memory an event stream keeps between its chunks, in bytes.
 	maxKeptBuffer = 64 << 10
 )
@@ -197,14 +197,14 @@ type eventStream struct {
 // streamEvents answers with an event for each chunk as it comes, and one for
 // the job's end. What can be refused is refused before it begins.
 func (s *Service) streamEvents(ctx context.Context, c *fiber.Ctx, follow *chunks.Follower, ask streamQuery) error {
-	chunks, j, more, err := follow.Read(ctx, ask.after, streamChunks)
+	chunks, j, more, err := follow.Read(ctx, ask.after, maxStreamChunks)
 	if err != nil {
 		follow.Close()
 		return err
 	}
 	held, release := web.LongPoll(c, eventsHold)
 	v := &eventStream{s: s, at: j.Endpoint, id: j.ID, follow: follow, held: held, after: ask.after}
-	fmt.Fprintf(&v.text, "retry: %d\n\n", comeBack.Milliseconds())
+	fmt.Fprintf(&v.text, "retry: %d\n\n", reconnectDelay.Milliseconds())
 	v.writeEvents(chunks, j, more)
 	sendAsItComes(c, v.next, func() {
 		follow.Close()
@@ -241,7 +241,7 @@ func (v *eventStream) next() ([]byte, error) {
 	v.text.Reset() // it was written
 	ctx, cancel := context.WithTimeout(v.held, keepAlive)
 	defer cancel()
-	chunks, j, more, err := v.follow.Next(ctx, v.after, streamChunks)
+	chunks, j, more, err := v.follow.Next(ctx, v.after, maxStreamChunks)
 	switch {
 	case errors.Is(context.Cause(v.held), web.ErrGone):
 		return nil, web.ErrGone

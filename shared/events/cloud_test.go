@@ -37,20 +37,6 @@ func TestTheCloudEventsFormOfAnEvent(t *testing.T) {
 	}
 }
 
-func TestTypesNameTheKinds(t *testing.T) {
-	t.Parallel()
-	for _, kind := range Kinds() {
-		if got := KindOfType(kind.Type()); got != kind {
-			t.Errorf("%s: got %q, want %q", kind.Type(), got, kind)
-		}
-	}
-	for _, name := range []string{"", "job.", "queued", "job.lost"} {
-		if got := KindOfType(name); got != "" {
-			t.Errorf("%q: got %q, want none", name, got)
-		}
-	}
-}
-
 func TestAConsumerReadsEvents(t *testing.T) {
 	t.Parallel()
 	b := newBus(t)

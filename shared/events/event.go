@@ -89,16 +89,6 @@ func (k Kind) Type() string { return typePrefix + string(k) }
 
 const typePrefix = "job."
 
-// KindOfType is the kind of a Type, "" if none exists.
-func KindOfType(name string) Kind {
-	for _, k := range Kinds() {
-		if k.Type() == name {
-			return k
-		}
-	}
-	return ""
-}
-
 // Cloud is an event as subscribers get it: CloudEvents 1.0 in its JSON form.
 type Cloud struct {
 	SpecVersion string `json:"specversion"` // always "1.0"
