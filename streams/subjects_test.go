@@ -200,13 +200,3 @@ func TestSettingsThatLoseNothing(t *testing.T) {
 		}
 	}
 }
-
-func TestSharedDeliveriesOfEarlierVersions(t *testing.T) {
-	for subject, want := range map[string]bool{
-		"deliveries.ep.~.179525080": true, streams.DeliverySubject("ep", "j1", 1): false, "webhooks.ep.~.1": false, "deliveries.ep.~": false,
-	} {
-		if got := streams.SharedDeliveries(subject); got != want {
-			t.Errorf("%q: got %v, want %v", subject, got, want)
-		}
-	}
-}

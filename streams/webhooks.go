@@ -58,13 +58,6 @@ func DeliveryFilter(endpoint string, id job.ID) string {
 	return "deliveries." + cmp.Or(endpoint, "*") + "." + cmp.Or(string(id), "*") + ".*"
 }
 
-// SharedDeliveries reports whether a subject of the log is one on which earlier
-// versions wrote several deliveries to a message. They expire with the log.
-func SharedDeliveries(subject string) bool {
-	t := strings.Split(subject, ".")
-	return len(t) == 4 && t[0] == "deliveries" && t[2] == "~" // no job has this id
-}
-
 // ParseWebhook takes a WebhookSubject, an UndeliveredSubject or a
 // DeliverySubject apart.
 func ParseWebhook(subject string) (endpoint string, id job.ID, attempt int, err error) {

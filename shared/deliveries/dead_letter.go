@@ -192,15 +192,11 @@ func (s *Store) deadLettersFrom(ctx context.Context, from uint64, filter string)
 func (s *Store) replay(ctx context.Context, m *nats.Msg, until time.Time) (bool, error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	ep, id, attempt, err := streams.ParseWebhook(bus.SubjectOf(m))
+	r, err := parseTask(bus.SubjectOf(m), m.Header, 0)
 	if err != nil {
 		return false, err
 	}
-	r, _, err := record.ParseHeader(record.Location{Endpoint: ep}, id, m.Header, 0)
-	if err != nil {
-		return false, err
-	}
-	again := s.carried(streams.WebhookSubject(ep, id, attempt), m.Header, m.Data, r.Finished)
+	again := s.carried(streams.WebhookSubject(r.Endpoint, r.ID, r.Attempt), m.Header, m.Data, r.Finished)
 	letter := strconv.FormatUint(bus.Sequence(m), 10)
 	again.Header.Set(triedHeader, letter)
 	if Reason(m.Header.Get(reasonHeader)) == ReasonGivenUp {
@@ -208,7 +204,7 @@ func (s *Store) replay(ctx context.Context, m *nats.Msg, until time.Time) (bool,
 	}
 	there, err := s.republishTask(ctx, again, until)
 	if err != nil {
-		return false, fmt.Errorf("replay the webhook of job %s: %w", id, err)
+		return false, fmt.Errorf("replay the webhook of job %s: %w", r.ID, err)
 	}
 	if there != nil && there.Header.Get(triedHeader) != letter {
 		return false, nil

@@ -23,7 +23,9 @@ func (s *Store) Inspect(ctx context.Context, stream string, m *nats.Msg) (*queue
 	case streams.Webhooks, streams.Undelivered:
 		return s.inspectTask(ctx, stream, got)
 	case streams.Deliveries:
-		return inspectAttempt(got), nil
+		if d, err := parseAttempt(got.Subject, got.Data, got.Seq); err != nil {
+			return &queue.Defect{Kind: queue.DefectForm, Endpoint: d.Endpoint, Job: d.Job, Err: err}, nil
+		}
 	}
 	return nil, nil //nolint:nilnil // no defect is no error
 }
@@ -38,15 +40,4 @@ func (s *Store) inspectTask(ctx context.Context, stream string, m *bus.Message) 
 		return &queue.Defect{Kind: queue.DefectForm, Endpoint: ep, Job: id, Err: err}, nil //nolint:nilerr // that is the defect
 	}
 	return queue.CheckPayloads(ctx, s.bus, stream, m.Seq, r, r.PayloadRefs()...)
-}
-
-func inspectAttempt(m *bus.Message) *queue.Defect {
-	if streams.SharedDeliveries(m.Subject) {
-		return nil
-	}
-	d, err := parseAttempt(m.Subject, m.Data, m.Seq)
-	if err != nil {
-		return &queue.Defect{Kind: queue.DefectForm, Endpoint: d.Endpoint, Job: d.Job, Err: err}
-	}
-	return nil
 }

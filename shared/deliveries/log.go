@@ -217,8 +217,7 @@ func (s *Store) listOfJob(ctx context.Context, endpoint string, which Query) (li
 	return list, next, nil
 }
 
-// readRange reads the attempts of the sequences from begin up to end.
-// Messages that version 1 shared between several attempts are skipped, and those that
+// readRange reads the attempts of the sequences from begin up to end, without those that
 // cannot be decoded.
 func (s *Store) readRange(ctx context.Context, filter string, begin, end uint64) ([]Attempt, error) {
 	var page []Attempt
@@ -232,11 +231,7 @@ func (s *Store) readRange(ctx context.Context, filter string, begin, end uint64)
 			if begin = seq + 1; seq >= end {
 				return page, nil
 			}
-			subject := bus.SubjectOf(m)
-			if streams.SharedDeliveries(subject) {
-				continue
-			}
-			d, err := parseAttempt(subject, m.Data, seq)
+			d, err := parseAttempt(bus.SubjectOf(m), m.Data, seq)
 			if err != nil {
 				s.warnUndecodable(ctx, seq, err)
 				continue

@@ -237,17 +237,13 @@ func (s *Store) taskOf(m jetstream.Msg) (*Task, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", m.Subject(), err)
 	}
-	ep, id, _, err := streams.ParseWebhook(m.Subject())
-	if err != nil {
-		return nil, err
-	}
-	r, _, err := record.ParseHeader(record.Location{Endpoint: ep}, id, m.Headers(), meta.Sequence.Stream)
+	r, err := parseTask(m.Subject(), m.Headers(), meta.Sequence.Stream)
 	if err != nil {
 		return nil, err
 	}
 	c := &Task{
 		Job: job.Job{
-			ID: id, Endpoint: ep, Status: r.Status, Attempt: r.Attempt, Submitted: r.Submitted, Queued: r.Queued, Finished: r.Finished,
+			ID: r.ID, Endpoint: r.Endpoint, Status: r.Status, Attempt: r.Attempt, Submitted: r.Submitted, Queued: r.Queued, Finished: r.Finished,
 			Webhook: strings.Clone(r.Webhook), Trace: strings.Clone(r.Trace), // not the message's memory
 		},
 		Replay: m.Headers().Get(replayHeader), s: s, refs: r.PayloadRefs(), msg: m, seq: r.Seq,
@@ -257,6 +253,17 @@ func (s *Store) taskOf(m jetstream.Msg) (*Task, error) {
 	c.Fresh = meta.NumDelivered == 1 && c.Replay == "" && m.Headers().Get(triedHeader) == ""
 	clear(m.Headers()) // thousands wait in memory; Load reads them again
 	return c, nil
+}
+
+// parseTask decodes the header of a task or of a dead letter, which is stored with the
+// sequence seq.
+func parseTask(subject string, header nats.Header, seq uint64) (*record.Record, error) {
+	endpoint, id, _, err := streams.ParseWebhook(subject)
+	if err != nil {
+		return nil, err
+	}
+	r, _, err := record.ParseHeader(record.Location{Endpoint: endpoint}, id, header, seq)
+	return r, err
 }
 
 // endOf returns when the server removes a message that it stored at since.

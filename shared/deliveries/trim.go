@@ -8,7 +8,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"flightline/shared/bus"
-	"flightline/shared/record"
 	"flightline/streams"
 )
 
@@ -90,11 +89,7 @@ func (s *Store) readCopies(ctx context.Context) error {
 func (c *deadCopies) add(m *nats.Msg) {
 	kept := deadCopy{seq: bus.Sequence(m)}
 	c.next = kept.seq + 1
-	endpoint, id, _, err := streams.ParseWebhook(bus.SubjectOf(m))
-	if err != nil {
-		return
-	}
-	r, _, err := record.ParseHeader(record.Location{Endpoint: endpoint}, id, m.Header, 0)
+	r, err := parseTask(bus.SubjectOf(m), m.Header, 0)
 	if err != nil {
 		return
 	}
