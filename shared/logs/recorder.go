@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
+	"golang.org/x/time/rate"
 
 	"flightline/shared/bus"
 	"flightline/shared/job"
@@ -70,9 +71,8 @@ type Recorder struct {
 	size    int
 	dropped int64     // since the last line that says so
 	since   time.Time // of the first of these
-	tokens  float64
-	filled  time.Time // when tokens was right
-	full    bool      // lines are dropped until there are enough tokens
+	rate    *rate.Limiter
+	full    bool // lines are dropped until resume bytes may be printed at once
 
 	unsent *sending // of flush alone
 }
@@ -90,7 +90,7 @@ func NewRecorder(b *bus.Client, s Source, log *slog.Logger) *Recorder {
 	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	return &Recorder{
 		bus: b, log: log, source: s, subject: streams.LogSubject(s.Partition, s.Endpoint, s.Worker), conceal: pod.Concealer(s.Env),
-		woken: wakeup.New(), ended: make(chan struct{}), tokens: burst, filled: time.Now(),
+		woken: wakeup.New(), ended: make(chan struct{}), rate: rate.NewLimiter(MaxRate, burst),
 	}
 }
 
@@ -127,12 +127,11 @@ func (r *Recorder) admit(size int, at time.Time) bool {
 	cost := min(size, MaxLine) + lineCost
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.refill() || r.tokens < float64(cost) || r.size+cost > maxBuffered {
+	if !r.open() || r.size+cost > maxBuffered || !r.rate.AllowN(time.Now(), cost) {
 		r.full = true
-		r.drop(1, cmp.Or(at, r.filled))
+		r.drop(1, cmp.Or(at, time.Now()))
 		return false
 	}
-	r.tokens -= float64(cost)
 	return true
 }
 
@@ -145,20 +144,16 @@ func (r *Recorder) skip(p []byte) []byte {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.refill() {
+	if r.open() {
 		return p
 	}
-	r.drop(int64(bytes.Count(p[:end+1], []byte{'\n'})), r.filled)
+	r.drop(int64(bytes.Count(p[:end+1], []byte{'\n'})), time.Now())
 	return p[end+1:]
 }
 
-// refill counts the time since the last call, and reports whether lines may be kept.
-// The caller has the lock.
-func (r *Recorder) refill() bool {
-	now := time.Now()
-	r.tokens = min(burst, r.tokens+MaxRate*now.Sub(r.filled).Seconds())
-	r.filled = now
-	if r.full && r.tokens >= resume && r.size <= maxBuffered/2 {
+// open reports whether lines may be kept. The caller has the lock.
+func (r *Recorder) open() bool {
+	if r.full && r.rate.Tokens() >= resume && r.size <= maxBuffered/2 {
 		r.full = false
 	}
 	return !r.full
@@ -206,39 +201,29 @@ func (r *Recorder) Run(ctx context.Context) error {
 		case <-r.ended:
 		case <-ctx.Done():
 		}
-		r.gather(ctx)
-		last := r.over(ctx)
-		if !last {
-			r.flush(ctx)
-			continue
+		if !r.gather(ctx) {
+			break
 		}
-		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-		defer cancel()
-		r.flush(within)
-		return nil
+		r.flush(ctx)
 	}
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	r.flush(within)
+	return nil
 }
 
-// gather waits for further lines.
-func (r *Recorder) gather(ctx context.Context) {
+// gather waits a while for further lines. It returns false, perhaps earlier, once no more
+// come.
+func (r *Recorder) gather(ctx context.Context) bool {
 	timer := time.NewTimer(flushInterval)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return true
 	case <-r.ended:
 	case <-ctx.Done():
 	}
-}
-
-func (r *Recorder) over(ctx context.Context) bool {
-	select {
-	case <-r.ended:
-		return true
-	case <-ctx.Done():
-		return true
-	default:
-		return false
-	}
+	return false
 }
 
 // flush writes what is in the buffer. What ctx ends remains for the next call.
