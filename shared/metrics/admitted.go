@@ -12,21 +12,21 @@ type admitted struct {
 	ids map[string]bool
 }
 
-// label is the endpoint's id, or OtherEndpoints if there are too many.
+// label is the endpoint's id, or otherEndpoints if there are too many.
 func (a *admitted) label(endpoint string) string {
 	a.mu.RLock()
-	known, full := a.ids[endpoint], len(a.ids) >= MostEndpoints
+	known, full := a.ids[endpoint], len(a.ids) >= MaxEndpoints
 	a.mu.RUnlock()
 	switch {
 	case known:
 		return endpoint
 	case full:
-		return OtherEndpoints
+		return otherEndpoints
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.ids) >= MostEndpoints {
-		return OtherEndpoints
+	if len(a.ids) >= MaxEndpoints {
+		return otherEndpoints
 	}
 	a.ids[endpoint] = true
 	return endpoint

@@ -18,12 +18,12 @@ import (
 )
 
 const (
-	// fleetAge bounds the age of the gauges of endpoints, fleetWithin how
+	// fleetAge bounds the age of the gauges of endpoints, fleetTimeout how
 	// long reading it may take: Prometheus waits 10 s.
-	fleetAge    = time.Second
-	fleetWithin = 5 * time.Second
-	// fleetAtOnce bounds the endpoints that are read side by side.
-	fleetAtOnce = 8
+	fleetAge     = time.Second
+	fleetTimeout = 5 * time.Second
+	// maxConcurrentReads bounds the endpoints that are read side by side.
+	maxConcurrentReads = 8
 )
 
 // Fleet reads how the endpoints stand, when somebody asks. What cannot be read
@@ -38,7 +38,7 @@ type Fleet struct {
 // AddFleet adds the gauges of all endpoints.
 func (r *Registry) AddFleet(f Fleet) {
 	f.Log = cmp.Or(f.Log, slog.New(slog.DiscardHandler))
-	failed := prometheus.NewCounter(prometheus.CounterOpts{Name: unread.Name, Help: unread.Help})
+	failed := counter(unread)
 	r.all.MustRegister(failed, &fleet{Fleet: f, failed: failed, retain: r.Retain})
 }
 
@@ -46,13 +46,33 @@ func (r *Registry) AddFleet(f Fleet) {
 // Fleet does, where the process has none. known lists the endpoints that there are.
 func (r *Registry) AddEndpoints(known func(context.Context) ([]endpoint.Endpoint, error)) {
 	r.all.MustRegister(collect(func(chan<- prometheus.Metric) {
-		ctx, cancel := context.WithTimeout(context.Background(), fleetWithin)
+		ctx, cancel := context.WithTimeout(context.Background(), fleetTimeout)
 		defer cancel()
 		if endpoints, err := known(ctx); err == nil {
 			r.Retain(idsOf(endpoints))
 		}
 	}))
 }
+
+// AddLag adds how far the recorder is behind. read returns the age of what is
+// not recorded, and writes; false where it stands by, or that is not known.
+func (r *Registry) AddLag(read func(context.Context) (age time.Duration, writes uint64, known bool)) {
+	r.all.MustRegister(collect(func(out chan<- prometheus.Metric) {
+		ctx, cancel := context.WithTimeout(context.Background(), fleetTimeout)
+		defer cancel()
+		if age, writes, known := read(ctx); known {
+			out <- gauge(lag, age.Seconds())
+			out <- gauge(behind, float64(writes))
+		}
+	}))
+}
+
+// collect is a prometheus.Collector of one function.
+type collect func(chan<- prometheus.Metric)
+
+func (collect) Describe(chan<- *prometheus.Desc) {}
+
+func (c collect) Collect(out chan<- prometheus.Metric) { c(out) }
 
 type fleet struct {
 	Fleet
@@ -72,7 +92,7 @@ func (f *fleet) Collect(out chan<- prometheus.Metric) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if time.Since(f.at) >= fleetAge {
-		ctx, cancel := context.WithTimeout(context.Background(), fleetWithin)
+		ctx, cancel := context.WithTimeout(context.Background(), fleetTimeout)
 		f.last = f.read(ctx)
 		cancel()
 		f.at = time.Now()
@@ -90,10 +110,10 @@ func (f *fleet) read(ctx context.Context) []prometheus.Metric {
 		return nil
 	}
 	f.retain(idsOf(endpoints))
-	shown := endpoints[:min(len(endpoints), MostEndpoints)]
+	shown := endpoints[:min(len(endpoints), MaxEndpoints)]
 	parts := make([][]prometheus.Metric, len(shown))
 	var g errgroup.Group
-	g.SetLimit(fleetAtOnce)
+	g.SetLimit(maxConcurrentReads)
 	for i, e := range shown {
 		g.Go(func() error {
 			var err error

@@ -3,7 +3,7 @@
 // them (Fleet). A Registry is passed in; no package has a global one.
 //
 // No label has the id of a job, a path or an address. An endpoint that was
-// deleted loses its series, and at most MostEndpoints have some.
+// deleted loses its series, and at most MaxEndpoints have some.
 //
 // A new metric: its name, labels and help text in names.go, which docs/metrics.md is
 // generated from; then, for a counter or histogram, the hook that feeds it in metrics.go,
@@ -25,13 +25,13 @@ import (
 	"flightline/shared/queue"
 )
 
-// MostEndpoints is how many endpoints have series of their own; what happens at
-// further ones is counted under OtherEndpoints.
-const MostEndpoints = 1000
+// MaxEndpoints is how many endpoints have series of their own; what happens at
+// further ones is counted under otherEndpoints.
+const MaxEndpoints = 1000
 
-// OtherEndpoints stands for the endpoints beyond the first MostEndpoints. No
+// otherEndpoints stands for the endpoints beyond the first MaxEndpoints. No
 // endpoint can have this id.
-const OtherEndpoints = "(other)"
+const otherEndpoints = "(other)"
 
 // Registry holds the metrics of one process. It is safe for concurrent use.
 type Registry struct {
@@ -51,21 +51,21 @@ func New(nc *nats.Conn) *Registry {
 		all: prometheus.NewRegistry(), endpoints: &admitted{ids: map[string]bool{}},
 		submitted: counterVec(submitted), stale: counterVec(stale), finished: counterVec(finished), redeliveries: counterVec(redeliveries),
 		webhookDeliveries: counterVec(webhookDeliveries), delay: histogramVec(delay, jobBuckets), execution: histogramVec(execution, jobBuckets),
-		unanswered: prometheus.NewCounter(prometheus.CounterOpts{Name: unanswered.Name, Help: unanswered.Help}),
+		unanswered: counter(unanswered),
 		http:       routes{count: counterVec(requests), took: histogramVec(requestSeconds, httpBuckets), of: map[route]answered{}},
 	}
 	r.all.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		r.submitted, r.stale, r.finished, r.redeliveries, r.webhookDeliveries, r.delay, r.execution, r.unanswered, r.http.count, r.http.took,
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: reconnects.Name, Help: reconnects.Help}, func() float64 { return float64(nc.Stats().Reconnects) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: connected.Name, Help: connected.Help}, func() float64 { return truth(nc.IsConnected()) }),
+		gaugeFunc(connected, func() float64 { return truth(nc.IsConnected()) }),
 	)
 	return r
 }
 
 // AddStorage adds how many streams refuse writes.
 func (r *Registry) AddStorage(failed func() int) {
-	r.all.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: refused.Name, Help: refused.Help}, func() float64 { return float64(failed()) }))
+	r.all.MustRegister(gaugeFunc(refused, func() float64 { return float64(failed()) }))
 }
 
 // Buckets in seconds: a job waits and runs for milliseconds to an hour, a
@@ -74,6 +74,14 @@ var (
 	jobBuckets  = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600}
 	httpBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 90, 300}
 )
+
+func counter(n Name) prometheus.Counter {
+	return prometheus.NewCounter(prometheus.CounterOpts{Name: n.Name, Help: n.Help})
+}
+
+func gaugeFunc(n Name, read func() float64) prometheus.GaugeFunc {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: n.Name, Help: n.Help}, read)
+}
 
 func counterVec(n Name) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: n.Name, Help: n.Help}, n.Labels)
@@ -103,8 +111,7 @@ func (r *Registry) Observer() queue.Observer {
 
 // AddMissing exposes how many streams the queue of this process found missing.
 func (r *Registry) AddMissing(missing func() []string) {
-	r.all.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: missingStreams.Name, Help: missingStreams.Help},
-		func() float64 { return float64(len(missing())) }))
+	r.all.MustRegister(gaugeFunc(missingStreams, func() float64 { return float64(len(missing())) }))
 }
 
 // Stale counts a result that was dropped because its worker did not hold the job.

@@ -92,12 +92,12 @@ func TestEventsAreCounted(t *testing.T) {
 
 func TestEndpointsAreBounded(t *testing.T) {
 	r := metrics.New(new(nats.Conn))
-	for i := range metrics.MostEndpoints + 5 {
+	for i := range metrics.MaxEndpoints + 5 {
 		r.Stale(fmt.Sprintf("e%d", i))
 	}
 	got := scrape(r)
-	if n := strings.Count(got, "\nflightline_stale_results_total{"); n != metrics.MostEndpoints+1 {
-		t.Errorf("got %d series, want %d", n, metrics.MostEndpoints+1)
+	if n := strings.Count(got, "\nflightline_stale_results_total{"); n != metrics.MaxEndpoints+1 {
+		t.Errorf("got %d series, want %d", n, metrics.MaxEndpoints+1)
 	}
 	if want := `flightline_stale_results_total{endpoint="(other)"} 5`; !strings.Contains(got, want) {
 		t.Errorf("got no %s", want)
@@ -109,7 +109,7 @@ func TestEndpointsThatAreGoneMakeRoomForOthers(t *testing.T) {
 	r := metrics.New(new(nats.Conn))
 	there, err := []endpoint.Endpoint{{ID: "e0"}}, error(nil)
 	r.AddEndpoints(func(context.Context) ([]endpoint.Endpoint, error) { return there, err })
-	for i := range metrics.MostEndpoints {
+	for i := range metrics.MaxEndpoints {
 		r.Stale(fmt.Sprintf("e%d", i))
 	}
 	scrape(r)

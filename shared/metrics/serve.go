@@ -7,37 +7,16 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 const (
-	headerWithin = 5 * time.Second
-	idleTimeout  = 2 * time.Minute
+	headerTimeout = 5 * time.Second
+	idleTimeout   = 2 * time.Minute
 	// writeTimeout bounds an answer, with the time that its numbers take.
 	writeTimeout = time.Minute
-	stopWithin   = time.Second
+	stopTimeout  = time.Second
 )
-
-// AddLag adds how far the recorder is behind. read returns the age of what is
-// not recorded, and writes; false where it stands by, or that is not known.
-func (r *Registry) AddLag(read func(context.Context) (age time.Duration, writes uint64, known bool)) {
-	r.all.MustRegister(collect(func(out chan<- prometheus.Metric) {
-		ctx, cancel := context.WithTimeout(context.Background(), fleetWithin)
-		defer cancel()
-		if age, writes, known := read(ctx); known {
-			out <- gauge(lag, age.Seconds())
-			out <- gauge(behind, float64(writes))
-		}
-	}))
-}
-
-// collect is a prometheus.Collector of one function.
-type collect func(chan<- prometheus.Metric)
-
-func (collect) Describe(chan<- *prometheus.Desc) {}
-
-func (c collect) Collect(out chan<- prometheus.Metric) { c(out) }
 
 // Handler answers a scrape. A collector that fails does not keep the others
 // from being told.
@@ -50,12 +29,12 @@ func (r *Registry) Handler() http.Handler {
 func (r *Registry) Serve(ctx context.Context, l net.Listener, allow func(host string) bool) error {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", onlyFor(allow, r.Handler()))
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: headerWithin, IdleTimeout: idleTimeout, WriteTimeout: writeTimeout}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, WriteTimeout: writeTimeout}
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
 		<-ctx.Done()
-		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 		defer cancel()
 		if server.Shutdown(within) != nil {
 			_ = server.Close() // what still reads has had its time
