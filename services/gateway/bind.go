@@ -64,7 +64,7 @@ func (s *Service) admit(ctx context.Context, header, endpointID, worker string) 
 	}
 	who := caller{worker: worker, hash: token.Hash, left: token.Disconnected}
 	who.endpoint, err = s.registry.Endpoints.Get(ctx, endpointID)
-	if isGone(err) {
+	if isNotFound(err) {
 		who.endpoint.ID, who.gone, err = endpointID, true, nil
 	}
 	return who, err
@@ -125,11 +125,11 @@ func (s *Service) open(ctx context.Context, who caller, began time.Time) bool {
 // openToken is open that also returns the token, the zero value if it is not known.
 func (s *Service) openToken(ctx context.Context, who caller, began time.Time) (token registry.Token, open bool) {
 	token, err := s.registry.Tokens.Find(ctx, who.endpoint.ID, who.worker)
-	if isGone(err) || err == nil && !mayTake(token, who.hash, began) {
+	if isNotFound(err) || err == nil && !mayTake(token, who.hash, began) {
 		return token, false
 	}
 	_, err = s.registry.Endpoints.Get(ctx, who.endpoint.ID)
-	return token, !isGone(err)
+	return token, !isNotFound(err)
 }
 
 const (

@@ -21,8 +21,8 @@ const (
 	connectionCheckInterval = 200 * time.Millisecond
 )
 
-// isGone tells what is not there from what could not be asked.
-func isGone(err error) bool {
+// isNotFound tells what is not there from what could not be asked.
+func isNotFound(err error) bool {
 	return errors.Is(err, registry.ErrNotFound) || errors.Is(err, endpoint.ErrNotFound)
 }
 

@@ -18,9 +18,9 @@ import (
 // answered (docs/adr/0048-pings-without-polls.md).
 
 const (
-	// noticedWithin is how long after a worker left a poll that is noticed: a job that
+	// noticeTimeout is how long after a worker left a poll that is noticed: a job that
 	// began since may come from a later poll.
-	noticedWithin = 2 * time.Second
+	noticeTimeout = 2 * time.Second
 	// leftTimeout bounds the write that a worker left a poll, or polls again.
 	leftTimeout = 2 * time.Second
 	// warnedTimeout is how long it is remembered that a worker was warned of.
@@ -62,7 +62,7 @@ func (s *Service) hasLeft(ctx context.Context, who caller, ids []job.ID) bool {
 		lease, err := s.queue.Remote.LeaseOf(ctx, who.endpoint, id, who.worker)
 		switch {
 		case errors.Is(err, queue.ErrLost):
-		case err != nil, lease.Job.Started.After(who.left.Add(-noticedWithin)):
+		case err != nil, lease.Job.Started.After(who.left.Add(-noticeTimeout)):
 			return false
 		default:
 			loses = append(loses, id)

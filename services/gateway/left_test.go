@@ -80,7 +80,7 @@ func TestPingsOfAWorkerThatLeftDoNotKeepItsJobForEver(t *testing.T) {
 	dead.ping(id)
 	began := s.status(id).Started
 	var left time.Time
-	testenv.Eventually(t, "the job has run for a while", func() bool { left = s.queue.Now(); return left.Sub(began) > noticedWithin })
+	testenv.Eventually(t, "the job has run for a while", func() bool { left = s.queue.Now(); return left.Sub(began) > noticeTimeout })
 	dead.note(left)
 	taken := make(chan string, 1)
 	go func() { taken <- w.take().ID }()

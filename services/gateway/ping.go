@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	// mostPinged bounds the jobs of one ping: those that a worker may hold, and those that it
+	// maxPinged bounds the jobs of one ping: those that a worker may hold, and those that it
 	// took since its last ping.
-	mostPinged = 2 * mostHeld
-	// pingedAtOnce are looked at side by side.
-	pingedAtOnce = 8
+	maxPinged = 2 * maxHeld
+	// maxConcurrentHeartbeats bounds the jobs of a ping whose leases are extended side by side.
+	maxConcurrentHeartbeats = 8
 	// servedKnownTimeout is how long it is remembered when a worker last had a job:
 	// the longest idleTimeout.
 	servedKnownTimeout = time.Hour
@@ -93,7 +93,7 @@ func pingText(c *fiber.Ctx, name string) string {
 func pinged(list string) []job.ID {
 	var ids []job.ID
 	for text := range strings.SplitSeq(list, ",") {
-		if id := job.ID(strings.TrimSpace(text)); id.Valid() && len(ids) < mostPinged {
+		if id := job.ID(strings.TrimSpace(text)); id.Valid() && len(ids) < maxPinged {
 			ids = append(ids, id)
 		}
 	}
@@ -105,7 +105,7 @@ func pinged(list string) []job.ID {
 func (s *Service) extendLeases(ctx context.Context, who caller, ids []job.ID) (running, stale []string, err error) {
 	held, goesOn := make([]bool, len(ids)), make([]bool, len(ids))
 	var g errgroup.Group
-	g.SetLimit(pingedAtOnce)
+	g.SetLimit(maxConcurrentHeartbeats)
 	for i, id := range ids {
 		g.Go(func() error {
 			err := s.queue.Remote.Heartbeat(ctx, who.endpoint, id, who.worker)

@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	// mostAtOnce bounds what one poll may take, and mostBytes its inputs: when they are
+	// maxBatch bounds what one poll may take, and maxBatchBytes its inputs: when they are
 	// more, it takes no further job.
-	mostAtOnce, mostBytes = 100, 32 << 20
-	// mostHeld is how many jobs a worker may hold. A ping has room for about 1600.
-	mostHeld = 1000
+	maxBatch, maxBatchBytes = 100, 32 << 20
+	// maxHeld is how many jobs a worker may hold. A ping has room for about 1600.
+	maxHeld = 1000
 	// nextTimeout is how long a batch that has a job waits for another one: a
 	// low-priority job is asked for after 20 ms.
 	nextTimeout = 40 * time.Millisecond
@@ -37,7 +37,7 @@ func (s *Service) takeBatch(c *fiber.Ctx) error {
 	if err != nil {
 		n = 1
 	}
-	return s.handOut(c, max(1, min(n, mostAtOnce)), true)
+	return s.handOut(c, max(1, min(n, maxBatch)), true)
 }
 
 // handOut answers with jobs, or with 204 if none came in time.
@@ -70,13 +70,13 @@ func (s *Service) handOut(c *fiber.Ctx, most int, batch bool) error {
 // instance.
 func (s *Service) free(who caller) int {
 	if held, known := s.named.count(who.key(), time.Now()); known {
-		return max(0, mostHeld-held)
+		return max(0, maxHeld-held)
 	}
 	last := s.registry.Workers.Last(who.endpoint.ID, who.worker)
 	if last.Silent() {
-		return mostHeld
+		return maxHeld
 	}
-	return max(0, mostHeld-len(last.Worker.Running))
+	return max(0, maxHeld-len(last.Worker.Running))
 }
 
 // stillRuns reports whether the worker says that it runs an earlier run of the job, in its
@@ -102,7 +102,7 @@ func (s *Service) collect(c *fiber.Ctx, p *poll, who caller, most int) []*queue.
 	size := 0
 	// A large input without room is left to who has it.
 	ctx := queue.WithPayloadClaim(p, func(bytes int) error { return web.ClaimAnswer(c, size+bytes) })
-	for len(taken) < most && size < mostBytes {
+	for len(taken) < most && size < maxBatchBytes {
 		lease, err := nextOf(ctx, consumer, wanted, runs, len(taken) > 0)
 		if err != nil {
 			break // there is none, and nobody waits any longer

@@ -92,7 +92,7 @@ func TestABatchIsAnArrayOfNoMoreThanAsked(t *testing.T) {
 func TestABatchIsBoundedByItsBytes(t *testing.T) {
 	s := newEnv(t)
 	w := s.worker("w1", s.gateway(Config{Hold: patience}))
-	const size = mostBytes/2 + 1
+	const size = maxBatchBytes/2 + 1
 	for range 4 {
 		s.submit(func(r *job.Request) { r.Input = json.RawMessage(`{"x":"` + strings.Repeat("x", size) + `"}`) })
 	}
@@ -290,8 +290,8 @@ func TestAWorkerWithAThousandJobsGetsNoMore(t *testing.T) {
 	s := newEnv(t)
 	g, other := s.gateway(Config{}), s.gateway(Config{})
 	w := s.worker("w1", g)
-	ids := make([]job.ID, mostHeld)
-	running := make([]string, mostHeld)
+	ids := make([]job.ID, maxHeld)
+	running := make([]string, maxHeld)
 	for i := range ids {
 		ids[i], running[i] = queue.NewID(job.Async), strconv.Itoa(i)
 	}
@@ -299,7 +299,7 @@ func TestAWorkerWithAThousandJobsGetsNoMore(t *testing.T) {
 	must(t, s.registry.Workers.Beat(t.Context(), registry.Worker{ID: "w1", Endpoint: "ep", State: registry.WorkerRunning, Running: running}))
 	g.service.named.set("ep.w1", ids, time.Now(), time.Minute)
 	testenv.Eventually(t, "the heartbeat is seen", func() bool {
-		return len(s.registry.Workers.Last("ep", "w1").Worker.Running) == mostHeld
+		return len(s.registry.Workers.Last("ep", "w1").Worker.Running) == maxHeld
 	})
 	for range 3 {
 		s.submit()
