@@ -37,9 +37,6 @@ import (
 
 // Config is what may differ between instances. The zero value is good.
 type Config struct {
-	// Instance names this process among those that send heartbeats; each start has a new
-	// one. "" means a random one.
-	Instance string
 	// Limits are the rates and concurrent bounds of operations, for each endpoint
 	// that names none of its own. nil means no limits at all, ratelimit.Defaults()
 	// those of the contract.
@@ -69,6 +66,7 @@ type Deps struct {
 // Service answers the queue API.
 type Service struct {
 	cfg      Config
+	instance string // names this process among those that send heartbeats
 	log      *slog.Logger
 	queue    *queue.Queue
 	registry *registry.Registry
@@ -87,12 +85,13 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if deps.Queue == nil || deps.Registry == nil {
 		return nil, errors.New("api: a queue and a registry are needed")
 	}
-	cfg.Instance, cfg.MaxSubmitting = cmp.Or(cfg.Instance, uuid.NewString()), cmp.Or(cfg.MaxSubmitting, maxSubmitting)
+	cfg.MaxSubmitting = cmp.Or(cfg.MaxSubmitting, maxSubmitting)
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	s := &Service{
-		cfg: cfg, log: cfg.Log, queue: deps.Queue, registry: deps.Registry, events: deps.Events, recentFor: recentFor,
-		limits: newLimits(cfg, deps.Registry), turns: semaphore.NewWeighted(int64(cfg.MaxSubmitting)),
+		cfg: cfg, instance: uuid.NewString(), log: cfg.Log, queue: deps.Queue, registry: deps.Registry, events: deps.Events,
+		recentFor: recentFor, turns: semaphore.NewWeighted(int64(cfg.MaxSubmitting)),
 	}
+	s.limits = newLimits(cfg, s.instance, deps.Registry)
 	s.openAI = openai.New(openai.Config{
 		Queue: deps.Queue, Registry: deps.Registry, Submit: s.queueInTurn, Caller: s.limits.caller,
 		SendEvents: sendAsItComes, MaxSilence: keepAlive, Log: cfg.Log,
@@ -110,7 +109,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 func (s *Service) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		return s.registry.Instances.Announce(ctx, registry.Instance{ID: s.cfg.Instance, Role: instanceRole})
+		return s.registry.Instances.Announce(ctx, registry.Instance{ID: s.instance, Role: instanceRole})
 	})
 	if s.cfg.Limits != nil {
 		g.Go(func() error { return s.limits.run(ctx) })

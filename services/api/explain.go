@@ -136,13 +136,13 @@ func reasonOf(x explanation) string {
 	j := x.position.Job
 	switch j.Status {
 	case job.InQueue:
-		return "waiting: " + x.waitsFor()
+		return "waiting: " + x.waitingText()
 	case job.InProgress:
 		times := fmt.Sprintf("it times out in %s", lasting(max(0, j.Deadline.Sub(x.now))))
-		if lost := x.lost(); lost != "" {
-			return fmt.Sprintf("waiting for a worker to take it over: %s; another gets it when the lease of %s is over; %s", lost, lasting(x.endpoint.Lease), times) + x.unmanned()
+		if lost := x.lostText(); lost != "" {
+			return fmt.Sprintf("waiting for a worker to take it over: %s; another gets it when the lease of %s is over; %s", lost, lasting(x.endpoint.Lease), times) + x.noOtherText()
 		}
-		return fmt.Sprintf("running on worker %s for %s; %s", j.Worker, lasting(j.Execution(x.now)), times) + x.unpolled()
+		return fmt.Sprintf("running on worker %s for %s; %s", j.Worker, lasting(j.Execution(x.now)), times) + x.unpolledText()
 	case job.Completed:
 		return fmt.Sprintf("completed by worker %s in %s", j.Worker, lasting(j.Execution(x.now)))
 	case job.TimedOut:
@@ -158,8 +158,8 @@ func reasonOf(x explanation) string {
 	return string(j.Status)
 }
 
-// lost says why the worker that runs the job has lost it, "" if it has not.
-func (x explanation) lost() string {
+// lostText says why the worker that runs the job has lost it, "" if it has not.
+func (x explanation) lostText() string {
 	if x.pod.ID != "" && x.pod.Status != pod.Running && x.holder.Silent() {
 		return fmt.Sprintf("worker %s ended at %s: %s", x.pod.ID, api.FormatTime(x.pod.Changed), x.pod.Change)
 	}
@@ -169,50 +169,50 @@ func (x explanation) lost() string {
 // leftTimeout is how long a worker that left a poll may take to begin another one.
 const leftTimeout = 5 * time.Second
 
-// unpolled says that the worker left a poll and began none since, if that is so.
-func (x explanation) unpolled() string {
+// unpolledText says that the worker left a poll and began none since, if that is so.
+func (x explanation) unpolledText() string {
 	if x.left.IsZero() || x.now.Sub(x.left) < leftTimeout {
 		return ""
 	}
 	return "; the worker left its poll at " + api.FormatTime(x.left) + " and has begun none since"
 }
 
-// unmanned says why no worker takes a job over, "" while there are some.
-func (x explanation) unmanned() string {
+// noOtherText says why no worker takes a job over, "" while there are some.
+func (x explanation) noOtherText() string {
 	if x.workers[registry.WorkerIdle]+x.workers[registry.WorkerRunning] > 0 {
 		return ""
 	}
-	return "; " + x.nobody()
+	return "; " + x.noWorkerText()
 }
 
-// offered says what became of a job that was handed out.
-func (x explanation) offered() string {
+// offeredText says what became of a job that was handed out.
+func (x explanation) offeredText() string {
 	text := "a worker was given it and has not picked it up"
 	if x.position.Job.Run > 0 {
 		text = "a worker gave it back"
 	}
-	return fmt.Sprintf("%s; it is handed out again within %s", text, lasting(x.endpoint.Lease)) + x.unmanned()
+	return fmt.Sprintf("%s; it is handed out again within %s", text, lasting(x.endpoint.Lease)) + x.noOtherText()
 }
 
-// waitsFor names what has to happen first.
-func (x explanation) waitsFor() string {
+// waitingText names what has to happen first.
+func (x explanation) waitingText() string {
 	idle, busy := x.workers[registry.WorkerIdle], x.workers[registry.WorkerRunning]
 	switch {
 	case x.endpoint.Paused(x.now):
 		return pausedText(x.endpoint)
 	case x.position.Offered:
-		return x.offered()
+		return x.offeredText()
 	case idle+busy == 0:
-		return x.ahead() + x.nobody()
+		return x.aheadText() + x.noWorkerText()
 	case idle > 0:
-		return x.ahead() + fmt.Sprintf("%s of %d idle", workers(idle), idle+busy)
+		return x.aheadText() + fmt.Sprintf("%s of %d idle", workers(idle), idle+busy)
 	case busy >= x.endpoint.WorkersMax && !x.endpoint.NoWorkers:
-		return x.ahead() + fmt.Sprintf("%d of %d workers busy", busy, x.endpoint.WorkersMax)
+		return x.aheadText() + fmt.Sprintf("%d of %d workers busy", busy, x.endpoint.WorkersMax)
 	}
-	if begins := x.begins(); begins != "" {
-		return x.ahead() + workers(busy) + " busy, " + begins + x.fleet()
+	if begins := x.startingText(); begins != "" {
+		return x.aheadText() + workers(busy) + " busy, " + begins + x.scalingText()
 	}
-	return x.ahead() + workers(busy) + " busy" + x.fleet()
+	return x.aheadText() + workers(busy) + " busy" + x.scalingText()
 }
 
 // pausedText says until when a paused endpoint is, and why if it paused itself.
@@ -224,8 +224,8 @@ func pausedText(e endpoint.Endpoint) string {
 	return text
 }
 
-// ahead says how many jobs are handed out first, and ends in a comma.
-func (x explanation) ahead() string {
+// aheadText says how many jobs are handed out first, and ends in a comma.
+func (x explanation) aheadText() string {
 	p := x.position
 	switch {
 	case p.Least != p.Most:
@@ -238,24 +238,24 @@ func (x explanation) ahead() string {
 	return strconv.Itoa(p.Most) + " jobs ahead, "
 }
 
-// nobody says why no worker takes jobs.
-func (x explanation) nobody() string {
-	begins, asleep, throttled, sick := x.begins(), x.asleep(), x.workers[registry.WorkerThrottled], x.workers[registry.WorkerUnhealthy]
+// noWorkerText says why no worker takes jobs.
+func (x explanation) noWorkerText() string {
+	begins, asleep, throttled, sick := x.startingText(), x.asleepText(), x.workers[registry.WorkerThrottled], x.workers[registry.WorkerUnhealthy]
 	switch {
 	case begins != "":
-		return begins + x.crashes()
+		return begins + x.failureText()
 	case asleep != "":
-		return asleep + x.fleet()
+		return asleep + x.scalingText()
 	case sick > 0:
-		return workers(sick) + " unhealthy and none other" + x.fleet()
+		return workers(sick) + " unhealthy and none other" + x.scalingText()
 	case throttled > 0:
-		return workers(throttled) + " throttled and none other" + x.fleet()
+		return workers(throttled) + " throttled and none other" + x.scalingText()
 	}
-	return "no worker is there" + x.crashes() + x.fleet()
+	return "no worker is there" + x.failureText() + x.scalingText()
 }
 
-// fleet is who starts workers, and what the autoscaler has to say.
-func (x explanation) fleet() string {
+// scalingText is who starts workers, and what the autoscaler has to say.
+func (x explanation) scalingText() string {
 	switch {
 	case x.endpoint.Fleet.External():
 		return fmt.Sprintf("; the driver is external, so Flightline starts none: 'flightline worker %[1]s -- COMMAND' or 'flightline worker env %[1]s'", x.endpoint.ID)

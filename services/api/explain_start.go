@@ -56,8 +56,8 @@ func startsOf(pods []pod.Pod, endpointID string) []workerStart {
 // phaseTexts say what a worker does in a phase.
 var phaseTexts = map[pod.Phase]string{pod.Pulling: "pulling the image", pod.Starting: "starting", pod.Loading: "loading", pod.Waking: "waking"}
 
-// begins says which workers start, and how far they have come; "" for none.
-func (x explanation) begins() string {
+// startingText says which workers start, and how far they have come; "" for none.
+func (x explanation) startingText() string {
 	var parts []string
 	others := x.workers[registry.WorkerInitializing]
 	for _, phase := range append(slices.Clone(pod.AllPhases), pod.Waking) {
@@ -83,8 +83,8 @@ func (x explanation) begins() string {
 	return strings.Join(parts, ", ")
 }
 
-// asleep says how many workers sleep, and how long one takes to wake; "" for none.
-func (x explanation) asleep() string {
+// asleepText says how many workers sleep, and how long one takes to wake; "" for none.
+func (x explanation) asleepText() string {
 	n := x.workers[registry.WorkerSleeping]
 	for _, s := range x.starts {
 		if s.phase == pod.Waking {
@@ -128,9 +128,9 @@ func startsText(in []workerStart, now time.Time) string {
 	return text
 }
 
-// crashes says that workers failed, and how the last one did; "" if none has within
+// failureText says that workers failed, and how the last one did; "" if none has within
 // failuresOver, or if the autoscaler says it.
-func (x explanation) crashes() string {
+func (x explanation) failureText() string {
 	switch {
 	case x.failure == nil || x.failure.Count == 0 || x.decision != nil && x.decision.Reason == registry.ScalingBackoff:
 		return ""

@@ -69,10 +69,10 @@ type bounds struct {
 	fleet  *fleet           // by which they were computed
 }
 
-func newLimits(cfg Config, reg *registry.Registry) *limits {
+func newLimits(cfg Config, instance string, reg *registry.Registry) *limits {
 	begun := time.Now()
 	l := &limits{
-		table: cfg.Limits, registry: reg, instance: cfg.Instance, log: cfg.Log,
+		table: cfg.Limits, registry: reg, instance: instance, log: cfg.Log,
 		clock:      func() time.Duration { return time.Since(begun) },
 		operations: map[string]*operation{},
 	}
@@ -333,7 +333,7 @@ func (o *operation) refuse(c *fiber.Ctx, b *bounds, v ratelimit.Verdict) error {
 // seconds rounds up.
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
-// fleet is who shares the limits, and who raises them: nobody but us until more
+// fleet is who shares the limits, and who raises them: this instance alone until more
 // is known.
 type fleet struct {
 	instances int
@@ -349,7 +349,7 @@ func (f *fleet) equal(other *fleet) bool {
 func (l *limits) run(ctx context.Context) error {
 	var peak ratelimit.Peak
 	for ctx.Err() == nil {
-		f, err := l.look(ctx, &peak)
+		f, err := l.readFleet(ctx, &peak)
 		switch {
 		case err == nil && !f.equal(l.fleet.Load()):
 			l.fleet.Store(f) // gates see that it is another one
@@ -364,7 +364,8 @@ func (l *limits) run(ctx context.Context) error {
 	return nil
 }
 
-func (l *limits) look(ctx context.Context, peak *ratelimit.Peak) (*fleet, error) {
+// readFleet reads who shares the limits now.
+func (l *limits) readFleet(ctx context.Context, peak *ratelimit.Peak) (*fleet, error) {
 	instances, err := l.registry.Instances.List(ctx)
 	workers, werr := l.registry.Workers.List(ctx, "")
 	if err = errors.Join(err, werr); err != nil {

@@ -94,14 +94,10 @@ func (s *Service) overviews(ctx context.Context, endpoints []endpoint.Endpoint, 
 	var totals map[string]events.Totals
 	var err error
 	if s.events != nil {
-		ids := make([]string, len(endpoints))
-		for i, e := range endpoints {
-			ids[i] = e.ID
-		}
-		if points, err = s.events.PointsOf(ctx, ids, first, now, time.Minute); err != nil {
+		if points, err = s.events.PointsOf(ctx, endpointIDs(endpoints), first, now, time.Minute); err != nil {
 			return nil, err
 		}
-		if totals, err = s.events.TotalsOf(ctx, ids); err != nil {
+		if totals, err = s.events.TotalsOf(ctx, endpointIDs(endpoints)); err != nil {
 			return nil, err
 		}
 	}

@@ -103,11 +103,7 @@ func (s *Service) answerFailures(ctx context.Context, c *fiber.Ctx, endpoints []
 	if s.events == nil {
 		return c.JSON(all)
 	}
-	ids := make([]string, len(endpoints))
-	for i, e := range endpoints {
-		ids[i] = e.ID
-	}
-	groups, err := s.events.Failures(ctx, ids, from, to)
+	groups, err := s.events.Failures(ctx, endpointIDs(endpoints), from, to)
 	if err != nil {
 		return err
 	}
@@ -120,6 +116,14 @@ func (s *Service) answerFailures(ctx context.Context, c *fiber.Ctx, endpoints []
 	}
 	slices.SortStableFunc(all, func(a, b api.FailureGroup) int { return int(b.Count - a.Count) })
 	return c.JSON(all[:min(len(all), maxFailureGroups)])
+}
+
+func endpointIDs(endpoints []endpoint.Endpoint) []string {
+	ids := make([]string, len(endpoints))
+	for i, e := range endpoints {
+		ids[i] = e.ID
+	}
+	return ids
 }
 
 // readable are the endpoints that the caller's key may read, by their ids.
