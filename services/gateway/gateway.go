@@ -32,9 +32,6 @@ import (
 
 // Config is what may differ between instances. The zero value is good.
 type Config struct {
-	// Instance names this process among those that send heartbeats; it is new with each
-	// start. "" means a random one.
-	Instance string
 	// Hold is how long a poll is held when there is nothing to say. 0 means
 	// 20 s; workers give up after 30 s at the earliest.
 	Hold time.Duration
@@ -99,7 +96,6 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if deps.Queue == nil || deps.Registry == nil {
 		return nil, errors.New("gateway: a queue and a registry are needed")
 	}
-	cfg.Instance = cmp.Or(cfg.Instance, uuid.NewString())
 	cfg.Hold, cfg.Confirm = cmp.Or(cfg.Hold, defaultHold), cmp.Or(cfg.Confirm, defaultConfirm)
 	cfg.leftLeases = cmp.Or(cfg.leftLeases, defaultLeftLeases)
 	if cfg.HasSpace == nil {
@@ -118,7 +114,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 func (s *Service) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		return s.registry.Instances.Announce(ctx, registry.Instance{ID: s.cfg.Instance, Role: instanceRole})
+		return s.registry.Instances.Announce(ctx, registry.Instance{ID: uuid.NewString(), Role: instanceRole})
 	})
 	g.Go(func() error { return s.stopSignals.run(ctx) })
 	g.Go(func() error {
