@@ -113,18 +113,6 @@ func (p *partition) save(c events.Checkpoint) {
 	p.logged.Store(c.Log)
 }
 
-// noteAnnounced notes the ends among the changes that were queued.
-func (p *partition) noteAnnounced(changes []queue.RecordChange, queued []bool) {
-	if p.announced == nil {
-		p.announced = map[attempt]bool{}
-	}
-	for i, c := range changes {
-		if queued[i] {
-			p.announced[attemptOf(c)] = true
-		}
-	}
-}
-
 func (p *partition) position() string { return "records_" + strconv.Itoa(p.number) }
 
 // New returns a service that is ready for Run. It starts nothing, and fails
@@ -143,7 +131,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		parts: make([]partition, max(1, cfg.Partitions)),
 	}
 	for i := range s.parts {
-		s.parts[i].number = i
+		s.parts[i].number, s.parts[i].announced = i, map[attempt]bool{}
 	}
 	return s, nil
 }

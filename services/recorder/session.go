@@ -23,7 +23,7 @@ func (s *Service) recordAll(ctx context.Context, removals *removalQueue) error {
 	for i := range s.parts {
 		p := &s.parts[i]
 		p.start(s.awaitCheckpoint(ctx, p))
-		p.announced = nil
+		clear(p.announced)
 	}
 	g.Go(func() error {
 		reloaded, stop := "", func() {}

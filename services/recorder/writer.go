@@ -252,7 +252,11 @@ func (w *writer) announce(ctx context.Context, changes []queue.RecordChange, atO
 		})
 	}
 	err := g.Wait()
-	w.p.noteAnnounced(changes, queued)
+	for i, c := range changes {
+		if queued[i] {
+			w.p.announced[attemptOf(c)] = true
+		}
+	}
 	return err
 }
 
