@@ -37,24 +37,22 @@ func (s *Service) deliver(ctx context.Context, t *task) outcome {
 	}
 	ctx = s.withTrace(ctx, t)
 	e, err := s.endpointOf(ctx, t)
-	if errors.Is(err, endpoint.ErrNotFound) {
+	switch {
+	case errors.Is(err, endpoint.ErrNotFound):
 		s.log.WarnContext(ctx, "webhook dropped, its endpoint was deleted", "job", t.Job.ID, "endpoint", t.Job.Endpoint)
 		t.Ack(ctx) // without the endpoint's secret nothing can be signed
 		return untried
-	}
-	if e.Deleting {
+	case err != nil:
+		return s.postpone(ctx, t, err)
+	case e.Deleting:
 		t.Nak(deletingDelay) // it may be refused yet: then the endpoint lives on
 		return untried
 	}
-	if err != nil {
-		return s.postpone(ctx, t, err)
-	}
 	var last deliveries.Attempt
 	if !t.Fresh {
-		last, err = s.deliveries.Last(ctx, t.Task)
-	}
-	if err != nil {
-		return s.postpone(ctx, t, err)
+		if last, err = s.deliveries.Last(ctx, t.Task); err != nil {
+			return s.postpone(ctx, t, err)
+		}
 	}
 	now := s.queue.Now()
 	do, n := stepOf(last, t.Replay, now)
@@ -144,16 +142,8 @@ func (s *Service) attempt(ctx context.Context, t *task, e endpoint.Endpoint, n i
 	d := deliveries.Attempt{
 		Endpoint: t.Job.Endpoint, Job: t.Job.ID, Attempt: t.Job.Attempt, Try: n, Replay: t.Replay,
 		Started: started, Took: time.Since(began), URL: t.to.shown, Status: got.status, Answer: got.answer, Error: got.err,
-		Outcome: deliveries.Delivered,
 	}
-	ended := started.Add(d.Took)
-	if !got.ok() {
-		pause, again := pauseAfter(n, e.WebhookRetries, got.retryAfter)
-		d.Outcome, d.Next = deliveries.Failed, ended.Add(pause)
-		if !again || got.gone || !d.Next.Add(streams.WebhookWait).Before(t.Ends) {
-			d.Outcome, d.Next = deliveries.GivenUp, time.Time{}
-		}
-	}
+	d.Outcome, d.Next = outcomeOf(got, n, e.WebhookRetries, started.Add(d.Took), t.Ends)
 	if got.ok() {
 		s.successes.Go(func() error {
 			s.logSuccess(ctx, t, d, after)

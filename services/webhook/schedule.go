@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"flightline/shared/deliveries"
+	"flightline/streams"
 )
 
 const (
@@ -56,6 +57,20 @@ func pauseAfter(n int, schedule []time.Duration, wish time.Duration) (pause time
 		return 0, false
 	}
 	return max(schedule[n-1], min(wish, maxRetryAfter)), true
+}
+
+// outcomeOf decides what attempt number n led to, and when the next one is due. It ended at
+// ended; its task expires at expires.
+func outcomeOf(got result, n int, schedule []time.Duration, ended, expires time.Time) (outcome deliveries.Outcome, next time.Time) {
+	if got.ok() {
+		return deliveries.Delivered, time.Time{}
+	}
+	pause, again := pauseAfter(n, schedule, got.retryAfter)
+	next = ended.Add(pause)
+	if !again || got.gone || !next.Add(streams.WebhookWait).Before(expires) {
+		return deliveries.GivenUp, time.Time{}
+	}
+	return deliveries.Failed, next
 }
 
 // retryAfter reads the header of that name: seconds, or a date.
