@@ -110,7 +110,7 @@ func remote(parent, state string) trace.SpanContext {
 	case ok && state == "":
 		return trace.NewSpanContext(sc)
 	}
-	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), headers{parent, state}))
+	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{HeaderParent: parent, HeaderState: state}))
 }
 
 // usual reads a traceparent that is as nearly all are: of version 0, and right.
@@ -129,26 +129,6 @@ func usual(parent string) (sc trace.SpanContextConfig, ok bool) {
 	sc.TraceFlags, sc.Remote = trace.TraceFlags(parent[54]-'0'), true
 	return sc, true
 }
-
-// headers are the two headers as propagation reads them.
-type headers struct{ parent, state string }
-
-// Get implements propagation.TextMapCarrier.
-func (h headers) Get(key string) string {
-	switch key {
-	case HeaderParent:
-		return h.parent
-	case HeaderState:
-		return h.state
-	}
-	return ""
-}
-
-// Set implements propagation.TextMapCarrier; nobody sets.
-func (headers) Set(string, string) {}
-
-// Keys implements propagation.TextMapCarrier.
-func (headers) Keys() []string { return []string{HeaderParent, HeaderState} }
 
 // RunLine is the Line of the span of j's present run. It is "" if the job
 // carries no trace.
