@@ -74,14 +74,7 @@ type Recorder struct {
 	rate    *rate.Limiter
 	full    bool // lines are dropped until resume bytes may be printed at once
 
-	unsent *sending // of flush alone
-}
-
-// sending is a batch that is being written.
-type sending struct {
-	id    string
-	data  []byte
-	lines int
+	unsent *batch // of flush alone
 }
 
 // NewRecorder returns a recorder whose Run writes. It starts nothing. A nil log means
@@ -235,7 +228,7 @@ func (r *Recorder) flush(ctx context.Context) {
 		if r.unsent == nil {
 			return
 		}
-		if err := r.write(ctx, *r.unsent); err != nil {
+		if err := r.write(ctx, r.unsent); err != nil {
 			if ctx.Err() != nil {
 				return
 			}
@@ -250,11 +243,11 @@ func (r *Recorder) flush(ctx context.Context) {
 }
 
 // next takes a batch out of the buffer, nil if that is empty.
-func (r *Recorder) next() *sending {
+func (r *Recorder) next() *batch {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.noteDropped()
-	var b batch
+	b := &batch{id: nuid.Next()}
 	for b.lines < len(r.lines) && b.add(r.lines[b.lines]) {
 		r.size -= len(r.lines[b.lines-1].Text) + lineCost
 	}
@@ -264,12 +257,13 @@ func (r *Recorder) next() *sending {
 	if r.lines = r.lines[b.lines:]; len(r.lines) == 0 {
 		r.lines = nil
 	}
-	return &sending{id: nuid.Next(), data: b.finish(), lines: b.lines}
+	b.data = append(b.data, batchEnd...)
+	return b
 }
 
 // write stores a batch. It tries again while the bus is away, until ctx ends. Its other
 // errors are what the bus refuses.
-func (r *Recorder) write(ctx context.Context, b sending) error {
+func (r *Recorder) write(ctx context.Context, b *batch) error {
 	for {
 		call, cancel := bus.Bounded(ctx)
 		m := &nats.Msg{Subject: r.subject, Data: b.data, Header: nats.Header{jetstream.MsgIDHeader: {b.id}}}

@@ -21,8 +21,9 @@ type wireLine struct {
 	Cut    bool   `json:"c,omitempty"`
 }
 
-// batch is the data of a message: {"lines":[…]}.
+// batch is a message of lines, whose data is {"lines":[…]}.
 type batch struct {
+	id    string // under which it is stored once
 	data  []byte
 	lines int
 }
@@ -58,9 +59,6 @@ func (b *batch) add(l Line) bool {
 	b.lines++
 	return true
 }
-
-// finish returns the data.
-func (b *batch) finish() []byte { return append(b.data, batchEnd...) }
 
 // linesOf reads a message of LOGS_<p>, as BatchGet returns it: nil of a later version, or if it
 // is damaged.
