@@ -3,6 +3,9 @@ package streams_test
 import (
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/shared/job"
 	"flightline/shared/queue"
@@ -46,7 +49,7 @@ func TestF18EachSubjectTakesMemory(t *testing.T) {
 			if !same {
 				id = queue.NewID(job.Async)
 			}
-			if _, err := b.JS.PublishAsync(streams.DeliverySubject(b.e.ID, id, 1), []byte("x")); err != nil {
+			if _, err := b.JS.PublishAsync(streams.DeliverySubject(b.e.ID, id, 1), []byte("x"), jetstream.WithStallWait(time.Minute)); err != nil {
 				t.Fatal(err)
 			}
 		}
