@@ -130,7 +130,7 @@ func (s *Service) reloadRemovals(ctx context.Context, g *errgroup.Group, removal
 	ctx, stop = context.WithCancel(ctx)
 	for i := range s.parts {
 		p := &s.parts[i]
-		upTo, began, empty := p.saved.Load(), s.queue.Now(), map[string]bool{}
+		upTo, began, passed := p.saved.Load(), s.queue.Now(), map[string]bool{}
 		removals.dropAfter(p.number, 0)
 		g.Go(func() error {
 			err := s.queue.Changes.Follow(ctx, p.number, 0, func(c queue.RecordChange) error {
@@ -141,7 +141,7 @@ func (s *Service) reloadRemovals(ctx context.Context, g *errgroup.Group, removal
 					return errReloaded
 				}
 				if c.Job.Status == job.Cancelled {
-					s.dropLeft(ctx, c, empty)
+					s.dropLeft(ctx, c, passed)
 				}
 				return nil
 			})
@@ -154,21 +154,21 @@ func (s *Service) reloadRemovals(ctx context.Context, g *errgroup.Group, removal
 	return stop
 }
 
-// dropLeft removes the queue message of a cancelled job if it was left. empty are the
-// endpoints that were found to have none, or to have some.
-func (s *Service) dropLeft(ctx context.Context, c queue.RecordChange, empty map[string]bool) {
+// dropLeft removes the queue message of a cancelled job if it was left. passed are the
+// endpoints whose queue was found empty, or could not be read: the next start looks again.
+func (s *Service) dropLeft(ctx context.Context, c queue.RecordChange, passed map[string]bool) {
 	id := c.Job.Endpoint
-	none, known := empty[id]
+	pass, known := passed[id]
 	var err error
 	if !known {
-		none, err = s.queue.Counts.IsEmpty(ctx, endpoint.Endpoint{ID: id})
-		empty[id] = none
+		pass, err = s.queue.Counts.IsEmpty(ctx, endpoint.Endpoint{ID: id})
 	}
-	if err == nil && !none {
+	if err == nil && !pass {
 		err = s.queue.Changes.DropLeft(ctx, c)
 	}
+	passed[id] = pass || err != nil
 	if err != nil && ctx.Err() == nil {
-		s.log.DebugContext(ctx, "queue message of a cancelled job not looked for", "endpoint", id, "job", c.Job.ID, "err", err)
+		s.log.DebugContext(ctx, "queue messages of cancelled jobs not looked for", "endpoint", id, "job", c.Job.ID, "err", err)
 	}
 }
 
