@@ -2,6 +2,7 @@ package contract
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"flightline/services/conformance"
 )
@@ -140,6 +142,8 @@ func conformBreaches(t *testing.T, behind string) {
 			}
 		})
 	}
+	long := func(d breach) int { return len(regexp.MustCompile("^(kept|ttl|status-ttl)").FindString(d.noticed)) }
+	slices.SortStableFunc(all, func(a, b breach) int { return cmp.Compare(long(b), long(a)) })
 	for _, d := range all {
 		noticing[d.noticed] = true
 		next <- d
@@ -154,10 +158,14 @@ func conformBreaches(t *testing.T, behind string) {
 	t.Logf("%d breaches, %d missed", len(all), missed.Load())
 }
 
+// patience is what a scenario waits in vain for a fact that does not come; more than the
+// ttl that it waits for.
+const patience = 20 * time.Second
+
 // notices wants the scenario to fail.
 func notices(t *testing.T, url, scenario string) {
 	t.Helper()
-	report, err := conformance.Run(t.Context(), conformance.Config{BaseURL: url, Key: contractKey, Make: true, Rates: true, Only: []string{scenario}, Together: 1})
+	report, err := conformance.Run(t.Context(), conformance.Config{BaseURL: url, Key: contractKey, Make: true, Rates: true, Only: []string{scenario}, Together: 1, FactTimeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

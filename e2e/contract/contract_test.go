@@ -91,10 +91,15 @@ func TestContract(t *testing.T) {
 	w := newEnv(t, contractKey, url, url, second.Line(program.Ready))
 	w.nats = worker.Config{NATSURL: running.NATSURL, User: running.NATSUser, Password: running.NATSPassword}
 	w.endpoint(t, "").shared()
+	long := []string{"kept", "webhook-retries"} // half a minute each
 	sideBySide(t, s, map[string]func(t *testing.T, s *program.Env){
 		"conform in turn": func(t *testing.T, _ *program.Env) {
 			t.Helper()
-			conformInTurn(t, w, conformance.Config{Skip: []string{"forgotten", "rate-*"}}) // the first takes minutes
+			conformInTurn(t, w, conformance.Config{Skip: append(long, "forgotten", "rate-*")}) // that one takes minutes
+		},
+		"conform's long ones": func(t *testing.T, _ *program.Env) {
+			t.Helper()
+			conformInTurn(t, w, conformance.Config{Only: long})
 		},
 		"conform's rates": func(t *testing.T, _ *program.Env) {
 			t.Helper()
