@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 
 	"flightline/streams"
 )
@@ -45,28 +46,45 @@ func Restore(ctx context.Context, nc *nats.Conn, dir string, cfg RestoreConfig) 
 		return m, err
 	}
 	// The bucket without which nothing starts comes last.
-	last := streams.Bucket(streams.BucketEndpoints)
-	slices.SortStableFunc(m.Streams, func(a, b Copy) int {
-		switch last {
-		case a.Name:
-			return 1
-		case b.Name:
-			return -1
+	first, last := slices.Clone(m.Streams), []Copy(nil)
+	if i := slices.IndexFunc(first, func(c Copy) bool { return c.Name == streams.Bucket(streams.BucketEndpoints) }); i >= 0 {
+		first, last = slices.Delete(first, i, i+1), m.Streams[i:i+1]
+	}
+	for _, copies := range [][]Copy{first, last} {
+		if err := restoreStreams(ctx, nc, js, dir, copies, cfg); err != nil {
+			return m, errors.Join(err, undo(ctx, js, m.Streams))
 		}
-		return 0
-	})
-	for i, c := range m.Streams {
-		written, err := restoreStream(ctx, nc, js, dir, c, cfg.Replicas)
-		if err != nil {
-			err = fmt.Errorf("restore stream %s: %w", c.Name, err)
-			return m, errors.Join(err, undo(ctx, js, m.Streams[:i+1]))
-		}
-		cfg.Log.InfoContext(ctx, "stream restored", "stream", c.Name, "messages", c.Messages, "later", written)
 	}
 	if err := streams.EndRestore(ctx, js); err != nil {
 		return m, errors.Join(err, undo(ctx, js, m.Streams))
 	}
 	return m, nil
+}
+
+// restoreStreams restores them in turn, as a server (nats-server 2.15) that restores two at
+// once reads its map of streams while it writes it. Beside that it waits for their leaders,
+// of which some come after 4 s.
+func restoreStreams(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, dir string, copies []Copy, cfg RestoreConfig) error {
+	g, waiting := errgroup.WithContext(ctx)
+	for _, c := range copies {
+		err := waiting.Err() // of one before
+		if err == nil {
+			err = restoreCopy(ctx, nc, dir, c, cfg.Replicas)
+		}
+		if err != nil {
+			g.Go(func() error { return fmt.Errorf("restore stream %s: %w", c.Name, err) })
+			break
+		}
+		g.Go(func() error {
+			later, err := restoreRest(waiting, js, dir, c.Name)
+			if err != nil {
+				return fmt.Errorf("restore stream %s: %w", c.Name, err)
+			}
+			cfg.Log.InfoContext(ctx, "stream restored", "stream", c.Name, "messages", c.Messages, "later", later)
+			return nil
+		})
+	}
+	return g.Wait()
 }
 
 // begin marks the server as one with half a backup. It returns ErrNotEmpty if it has
@@ -109,7 +127,8 @@ func remove(ctx context.Context, js jetstream.JetStream, names []string) (left [
 const undoTimeout = 700 * time.Millisecond
 
 // undo removes the streams that were restored, as there were none before, and then the
-// mark. Its error names those that may be left.
+// mark. Its error names those that may be left. After an interrupt the mark stays: the
+// server may still be making some.
 func undo(ctx context.Context, js jetstream.JetStream, done []Copy) error {
 	interrupted := ctx.Err() != nil
 	ctx = context.WithoutCancel(ctx)
@@ -123,34 +142,41 @@ func undo(ctx context.Context, js jetstream.JetStream, done []Copy) error {
 		names = append(names, c.Name)
 	}
 	left := remove(ctx, js, names)
-	if len(left) == 0 {
+	switch {
+	case len(left) == 0 && !interrupted:
 		return streams.EndRestore(ctx, js)
+	case len(left) == 0:
+		return errors.New("what is left is removed by the next restore")
 	}
 	return fmt.Errorf("these streams may be left, the next restore removes them: %s", strings.Join(left, ", "))
 }
 
-func restoreStream(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, dir string, c Copy, replicas int) (int, error) {
+// restoreCopy makes the stream from the server's copy of it.
+func restoreCopy(ctx context.Context, nc *nats.Conn, dir string, c Copy, replicas int) error {
 	config, err := withReplicas(c.Config, replicas)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	file, _, err := openPlain(dir, snapshotFile(c.Name))
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer file.Close() //nolint:errcheck // it was only read
-	if err := restoreSnapshot(ctx, nc, c.Name, described{config, c.State}, file); err != nil {
+	return restoreSnapshot(ctx, nc, c.Name, described{config, c.State}, file)
+}
+
+// restoreRest brings the consumers of a stream that was made, and what was stored while it
+// was copied; it returns the number of that.
+func restoreRest(ctx context.Context, js jetstream.JetStream, dir, stream string) (int, error) {
+	if err := resume(ctx, js, stream); err != nil {
 		return 0, err
 	}
-	if err := resume(ctx, js, c.Name); err != nil {
-		return 0, err
-	}
-	rest, _, err := openPlain(dir, tailFile(c.Name))
+	rest, _, err := openPlain(dir, tailFile(stream))
 	if err != nil {
 		return 0, err
 	}
 	defer rest.Close() //nolint:errcheck // it was only read
-	return replay(ctx, js, c.Name, rest)
+	return replay(ctx, js, stream, rest)
 }
 
 // withReplicas is the configuration with another number of replicas, all else

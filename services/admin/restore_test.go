@@ -1,6 +1,7 @@
 package admin_test
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -128,6 +129,32 @@ type closing struct{ nc *nats.Conn }
 
 func (c closing) Write(p []byte) (int, error) {
 	c.nc.Close()
+	return len(p), nil
+}
+
+// The server may still be making a stream when all that is there has been removed.
+func TestARestoreThatWasInterruptedLeavesItsMark(t *testing.T) {
+	t.Parallel()
+	dir, _ := backup(t, applied(t))
+	to := testenv.NewServer(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	log := slog.New(slog.NewTextHandler(interrupting(interrupt), nil))
+	if _, err := admin.Restore(ctx, to.NC, dir, admin.RestoreConfig{Log: log}); !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v, want context.Canceled", err)
+	}
+	if err := streams.CheckRestored(t.Context(), to.JS); !errors.Is(err, streams.ErrRestoring) {
+		t.Errorf("got %v afterwards, want ErrRestoring", err)
+	}
+	if err := restore(t, to, dir); err != nil {
+		t.Error(err)
+	}
+}
+
+// interrupting is where a log is written that interrupts with its first line.
+type interrupting context.CancelFunc
+
+func (i interrupting) Write(p []byte) (int, error) {
+	i()
 	return len(p), nil
 }
 
