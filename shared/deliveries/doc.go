@@ -11,6 +11,7 @@ package deliveries
 import (
 	"cmp"
 	"log/slog"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -26,12 +27,13 @@ type Store struct {
 	js  jetstream.JetStream
 	log *slog.Logger
 
-	copies deadCopies // of TrimUndelivered alone
+	copies        deadCopies // of TrimUndelivered alone
+	leftoverPause time.Duration
 }
 
 // New returns the store that is beside q. A nil log discards.
 func New(q *queue.Queue, log *slog.Logger) (*Store, error) {
 	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	js, err := q.Bus().JetStream()
-	return &Store{q: q, bus: q.Bus(), js: js, log: log}, err
+	return &Store{q: q, bus: q.Bus(), js: js, log: log, leftoverPause: leftoverPause}, err
 }

@@ -16,8 +16,8 @@ import (
 // (docs/design/jetstream.md#f14). Such a leftover would stand for seven days in the
 // way of a replay of its job.
 
-// leftoverInterval is the pause between two looks for leftovers.
-const leftoverInterval = 5 * time.Second
+// leftoverPause is the pause between two looks for leftovers.
+const leftoverPause = 5 * time.Second
 
 // ackFloor is the sequence up to which all tasks were acknowledged, as numbered by
 // server, for the consumer that was made at created. The zero value is before all.
@@ -52,7 +52,7 @@ func (s *Store) removeLeftovers(ctx context.Context) {
 		if removed > 0 {
 			s.log.InfoContext(ctx, "webhook tasks removed: they were acknowledged as the server stopped", "tasks", removed)
 		}
-		if retry.Sleep(ctx, leftoverInterval) != nil {
+		if retry.Sleep(ctx, s.leftoverPause) != nil {
 			return
 		}
 	}

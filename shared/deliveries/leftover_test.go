@@ -24,6 +24,7 @@ func TestWhatWasAcknowledgedAsTheServerStoppedIsRemoved(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newEnv(t)
+			s.d.leftoverPause = time.Second
 			s.many(t, all)
 			got := make([]*Task, 0, all)
 			from := s.tasks(t)

@@ -80,41 +80,45 @@ func TestThreeNodes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("three servers take some seconds")
 	}
+	t.Parallel()
 	c := newTrio(t)
-	t.Run("a job runs", func(t *testing.T) {
-		id := c.submit(t)
-		finish(t, next(t, c.consumer))
-		for range 50 { // a stale replica would answer one of them
-			if j, err := c.q.Status(t.Context(), c.e, id); err != nil || j.Status != job.Completed {
-				t.Fatalf("got %v, %v right after the result", j, err)
-			}
+	id := c.submit(t)
+	finish(t, next(t, c.consumer))
+	for range 50 { // a stale replica would answer one of them
+		if j, err := c.q.Status(t.Context(), c.e, id); err != nil || j.Status != job.Completed {
+			t.Fatalf("got %v, %v right after the result", j, err)
 		}
-	})
-	t.Run("a job that two submit at once is queued once", c.submitTwice)
+	}
+	c.submitTwice(t)
 	for _, stream := range []string{streams.Records(0), streams.Jobs(c.e.ID)} {
-		t.Run("the leader of "+stream+" goes while a job runs", func(t *testing.T) {
-			first := c.submit(t)
-			held := next(t, c.consumer)
-			node := c.StreamLeader(stream)
-			c.StopNode(node)
-			defer c.StartNode(node)
-			second := c.submit(t)
-			finish(t, held)
-			l := next(t, c.consumer)
-			if l.Job.ID != second || held.Job.ID != first || l.Job.Lost != 0 {
-				t.Errorf("took %s (lost %d), want %s", l.Job.ID, l.Job.Lost, second)
-			}
-			finish(t, l)
-			if j, err := c.q.Status(t.Context(), c.e, first); err != nil || j.Status != job.Completed || j.Retries() != 0 {
-				t.Errorf("got %+v, %v", j, err)
-			}
-		})
+		c.losesLeader(t, stream)
+	}
+}
+
+// losesLeader has the leader of the stream go while a job runs.
+func (c *trio) losesLeader(t *testing.T, stream string) {
+	t.Helper()
+	first := c.submit(t)
+	held := next(t, c.consumer)
+	node := c.StreamLeader(stream)
+	c.StopNode(node)
+	defer c.StartNode(node)
+	second := c.submit(t)
+	finish(t, held)
+	l := next(t, c.consumer)
+	if l.Job.ID != second || held.Job.ID != first || l.Job.Lost != 0 {
+		t.Errorf("without the leader of %s: took %s (lost %d), want %s", stream, l.Job.ID, l.Job.Lost, second)
+	}
+	finish(t, l)
+	if j, err := c.q.Status(t.Context(), c.e, first); err != nil || j.Status != job.Completed || j.Retries() != 0 {
+		t.Errorf("without the leader of %s: got %+v, %v", stream, j, err)
 	}
 }
 
 // submitTwice has two processes submit the same jobs while the queue's leader
 // goes; all must be told of success, and each job must be listed and run once.
 func (c *trio) submitTwice(t *testing.T) {
+	t.Helper()
 	other, err := New(t.Context(), c.Connect(t), Config{Replicas: testenv.Nodes})
 	if err != nil {
 		t.Fatal(err)

@@ -10,10 +10,12 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"flightline/shared/testenv"
 )
 
 func TestMain(m *testing.M) {
-	flag.Parse()
+	testenv.SetParallel()
 	if program := programs[flag.Arg(0)]; program != nil {
 		program(flag.Args()[1:])
 	}

@@ -15,6 +15,27 @@ import (
 	"flightline/shared/testenv"
 )
 
+// The leader looks before the worker could speak again, and goes on with what it knew.
+func TestAWorkerThatDrainsKeepsItsJobThroughAnOutage(t *testing.T) {
+	s := newBusyWorker(t)
+	s.drain()
+	s.drains()
+	s.staysFor(10) // the leader has seen it
+	s.Server.Stop()
+	away := time.Now()
+	s.speak("busy", mute)
+	testenv.Eventually(t, "nothing was heard for long", func() bool { return time.Since(away) > silentDrained })
+	s.Server.Start()
+	testenv.Eventually(t, "the store is back", func() bool {
+		_, err := s.env.registry.Pods.Get(t.Context(), "busy")
+		return err == nil
+	})
+	s.staysFor(40)
+	if p := s.get("busy"); p.Status != pod.Running {
+		t.Errorf("got %s: %s, want that it drains on", p.Status, p.Change)
+	}
+}
+
 func TestNothingIsStartedOrStoppedWhileTheBusIsAway(t *testing.T) {
 	s := newEnv(t)
 	e := s.engine("machine")
