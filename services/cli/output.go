@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 	"unicode"
@@ -218,3 +219,17 @@ func when(t time.Time) string {
 	}
 	return t.Local().Format(time.RFC3339)
 }
+
+// plainWord is what the shell does not change.
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:,=@%+-]+$`)
+
+// word is text as a word of the shell, quoted where the shell would change it.
+func word(text string) string {
+	if plainWord.MatchString(text) {
+		return text
+	}
+	return quote(text)
+}
+
+// quote makes one word of the shell of text.
+func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
