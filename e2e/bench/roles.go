@@ -15,6 +15,7 @@ import (
 	"flightline/shared/bus"
 	"flightline/shared/bus/barrier"
 	"flightline/shared/bus/embedded"
+	"flightline/shared/events"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
 	"flightline/shared/web"
@@ -131,7 +132,11 @@ func runAPI(ctx context.Context, nc *nats.Conn, qc queue.Config, cfg config, w *
 	if _, err := reg.Keys.Put(ctx, cfg.Key, registry.KeySpec{Name: "bench", Scopes: scopes}); err != nil {
 		return err
 	}
-	service, err := api.New(api.Config{}, api.Deps{Queue: q, Registry: reg})
+	log, err := events.New(nc, js, nil)
+	if err != nil {
+		return err
+	}
+	service, err := api.New(api.Config{}, api.Deps{Queue: q, Registry: reg, Events: log})
 	if err != nil {
 		return err
 	}

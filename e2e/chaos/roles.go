@@ -24,6 +24,7 @@ import (
 	"flightline/shared/bus"
 	"flightline/shared/bus/embedded"
 	"flightline/shared/endpoint"
+	"flightline/shared/events"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
 	"flightline/shared/retry"
@@ -131,7 +132,11 @@ func runAPI(ctx context.Context, cfg roleConfig) error {
 	if err != nil {
 		return err
 	}
-	service, err := api.New(api.Config{Log: logTo(os.Stderr)}, api.Deps{Queue: q, Registry: reg})
+	log, err := events.New(nc, js, nil)
+	if err != nil {
+		return err
+	}
+	service, err := api.New(api.Config{Log: logTo(os.Stderr)}, api.Deps{Queue: q, Registry: reg, Events: log})
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 func TestASubmissionWithoutATurnIsA503(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	s.serve(Config{MaxSubmitting: 1}, Deps{Queue: s.queue, Registry: s.registry})
+	s.serve(Config{MaxSubmitting: 1}, Deps{Queue: s.queue, Registry: s.registry, Events: s.at.Events(t)})
 	held, err := takeTurn(t.Context(), s.service.turns)
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +39,7 @@ func TestASubmissionWithoutATurnIsA503(t *testing.T) {
 func TestAClientThatWaitsHasNoTurn(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	s.serve(Config{MaxSubmitting: 1}, Deps{Queue: s.queue, Registry: s.registry})
+	s.serve(Config{MaxSubmitting: 1}, Deps{Queue: s.queue, Registry: s.registry, Events: s.at.Events(t)})
 	var clients sync.WaitGroup
 	defer clients.Wait()
 	wait := func() {

@@ -58,8 +58,7 @@ const instanceRole = "api"
 type Deps struct {
 	Queue    *queue.Queue
 	Registry *registry.Registry
-	// Events tell of jobs that are gone, and count what is over. nil does
-	// without: then /health says 0.
+	// Events tell of jobs that are gone, and count what is over.
 	Events *events.Log
 }
 
@@ -71,7 +70,7 @@ type Service struct {
 	queue    *queue.Queue
 	registry *registry.Registry
 	events   *events.Log
-	tail     *events.Tail // nil without events
+	tail     *events.Tail
 	// recentFor is the constant; tests shorten it.
 	recentFor time.Duration
 	limits    *limits
@@ -80,25 +79,22 @@ type Service struct {
 }
 
 // New returns a service that is ready for Routes. It starts nothing, and fails
-// only if Queue or Registry is missing.
+// only if one of the deps is missing.
 func New(cfg Config, deps Deps) (*Service, error) {
-	if deps.Queue == nil || deps.Registry == nil {
-		return nil, errors.New("api: a queue and a registry are needed")
+	if deps.Queue == nil || deps.Registry == nil || deps.Events == nil {
+		return nil, errors.New("api: a queue, a registry and a log of events are needed")
 	}
 	cfg.MaxSubmitting = cmp.Or(cfg.MaxSubmitting, maxSubmitting)
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	s := &Service{
 		cfg: cfg, instance: uuid.NewString(), log: cfg.Log, queue: deps.Queue, registry: deps.Registry, events: deps.Events,
-		recentFor: recentFor, turns: semaphore.NewWeighted(int64(cfg.MaxSubmitting)),
+		tail: events.NewTail(deps.Events, deps.Queue.Bus().Durable), recentFor: recentFor, turns: semaphore.NewWeighted(int64(cfg.MaxSubmitting)),
 	}
 	s.limits = newLimits(cfg, s.instance, deps.Registry)
 	s.openAI = openai.New(openai.Config{
 		Queue: deps.Queue, Registry: deps.Registry, Submit: s.queueInTurn, Caller: s.limits.caller,
 		SendEvents: sendAsItComes, MaxSilence: keepAlive, Log: cfg.Log,
 	})
-	if deps.Events != nil {
-		s.tail = events.NewTail(deps.Events, deps.Queue.Bus().Durable)
-	}
 	return s, nil
 }
 
@@ -114,9 +110,7 @@ func (s *Service) Run(ctx context.Context) error {
 	if s.cfg.Limits != nil {
 		g.Go(func() error { return s.limits.run(ctx) })
 	}
-	if s.tail != nil {
-		g.Go(func() error { return s.tail.Run(ctx) })
-	}
+	g.Go(func() error { return s.tail.Run(ctx) })
 	defer s.openAI.Wait()
 	return g.Wait()
 }

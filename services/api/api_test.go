@@ -54,10 +54,10 @@ type env struct {
 
 func start(t *testing.T) *env {
 	t.Helper()
-	return startWith(t, func(*env) *events.Log { return nil })
+	return startWith(t, eventsOf)
 }
 
-// startWith starts an env whose API has a log of events.
+// startWith starts an env whose API has this log of events.
 func startWith(t *testing.T, log func(s *env) *events.Log) *env {
 	t.Helper()
 	at := backend.New(t)

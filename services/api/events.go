@@ -56,10 +56,8 @@ func (s *Service) readableOf(ctx context.Context, key *registry.Key, list []even
 // eventsOfJob answers with the events of one job, which may be gone.
 func (s *Service) eventsOfJob(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint, id job.ID) error {
 	w := events.Watching{Job: id}
-	if s.events != nil {
-		if err := s.locate(ctx, e, &w); err != nil {
-			return err
-		}
+	if err := s.locate(ctx, e, &w); err != nil {
+		return err
 	}
 	return s.answerEvents(ctx, c, e, w)
 }
@@ -120,9 +118,6 @@ func submittedSince(e endpoint.Endpoint) time.Time { return e.Created.Truncate(t
 func (s *Service) answerEvents(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint, w events.Watching) error {
 	if err := readWatching(c, s.queue.Now(), &w); err != nil {
 		return err
-	}
-	if s.tail == nil {
-		return web.Errorf(web.NotFound, "this server has no log of events")
 	}
 	w.Endpoint, w.Submitted = e.ID, submittedSince(e)
 	watched, err := s.tail.Watch(ctx, w)

@@ -166,10 +166,6 @@ func TestWhatSubscribersAreRefused(t *testing.T) {
 			t.Errorf("key %q: got %d, want 401", key, a.status)
 		}
 	}
-	without := start(t)
-	if a := without.do("GET", "/ep/events", ""); a.status != http.StatusNotFound || a.body["code"] != "not_found" {
-		t.Errorf("without a log: got %d %s", a.status, a.raw)
-	}
 }
 
 func TestEventsOfAJobThatWaitsMayBeFollowed(t *testing.T) {

@@ -112,7 +112,7 @@ func proper(t *testing.T, resp *http.Response, raw []byte) {
 func fuzzApp(f *testing.F) *fiber.App {
 	f.Helper()
 	at := backend.New(f)
-	service, err := New(Config{Limits: ratelimit.Table{}}, Deps{Queue: at.Queue, Registry: at.Registry})
+	service, err := New(Config{Limits: ratelimit.Table{}}, Deps{Queue: at.Queue, Registry: at.Registry, Events: at.Events(f)})
 	if err != nil {
 		f.Fatal(err)
 	}

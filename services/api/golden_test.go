@@ -74,7 +74,7 @@ func scenes() []scene {
 			})
 		}},
 		{name: "requests", method: "GET", path: "/ep/requests?status=IN_QUEUE,IN_PROGRESS"},
-		{name: "requests-more", method: "GET", path: "/ep/requests?status=COMPLETED&limit=1", before: completed},
+		{name: "requests-more", method: "GET", path: "/ep/requests?status=COMPLETED,FAILED,CANCELLED,TIMED_OUT&limit=1", before: completed},
 		{name: "run-repeated", method: "POST", path: "/ep/run", body: input, header: "Idempotency-Key: order-7", before: func(s *env, _ string) { s.keyed("/ep/run", "order-7", input) }},
 		{name: "run-preferring-to-wait", method: "POST", path: "/ep/run", body: input, header: "Prefer: wait=1"},
 		{name: "openai", method: "POST", path: chatPath, body: `{"model":"m","messages":[]}`, before: answered(`[{"object":"chat.completion"}]`)},

@@ -22,11 +22,9 @@ func (s *Service) health(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint)
 	if err != nil {
 		return err
 	}
-	var totals events.Totals
-	if s.events != nil {
-		if totals, err = s.events.Totals(ctx, e.ID); err != nil {
-			return err
-		}
+	totals, err := s.events.Totals(ctx, e.ID)
+	if err != nil {
+		return err
 	}
 	v := healthOf(stats.Stats, totals, workers.States)
 	v.Jobs.WorkerLost = s.registry.Workers.CountLost(stats.Held, s.queue.Now())

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"flightline/shared/endpoint"
-	"flightline/shared/events"
 	"flightline/shared/job"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
@@ -164,7 +163,7 @@ func TestARequestRefusedInAnOutageIsRepeatedAsOneJob(t *testing.T) {
 // has searched of the event log is not searched again by the next.
 func TestAKeyThatIsTriedAgainIsNotSearchedForAgain(t *testing.T) {
 	t.Parallel()
-	s := startWith(t, func(s *env) *events.Log { return s.at.Events(s.t) })
+	s := start(t)
 	e, err := s.registry.Endpoints.Update(t.Context(), "ep", func(e endpoint.Endpoint) (endpoint.Endpoint, error) {
 		e.MaxQueueJobs = 1
 		return e, nil

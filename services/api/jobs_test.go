@@ -211,7 +211,7 @@ func eventsOf(s *env) *events.Log {
 
 func TestHealth(t *testing.T) {
 	t.Parallel()
-	s := startWith(t, eventsOf)
+	s := start(t)
 	for n, kind := range []events.Kind{events.Completed, events.Failed, events.TimedOut, events.Cancelled, events.Started} {
 		told := events.Event{
 			Kind: kind, Endpoint: "ep", Job: job.ID("told" + strconv.Itoa(n)), Attempt: 1, Run: 2,

@@ -48,7 +48,7 @@ func BenchmarkLimited(b *testing.B) {
 	at := backend.New(b)
 	b.Run("front", func(b *testing.B) { benchFront(b, at.Registry) })
 	for name, table := range map[string]ratelimit.Table{"off": nil, "on": {ratelimit.Run: {Requests: neverReached, Concurrent: 200}}} {
-		s, err := New(Config{Limits: table}, Deps{Queue: at.Queue, Registry: at.Registry})
+		s, err := New(Config{Limits: table}, Deps{Queue: at.Queue, Registry: at.Registry, Events: at.Events(b)})
 		if err != nil {
 			b.Fatal(err)
 		}

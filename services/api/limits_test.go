@@ -31,7 +31,7 @@ func (s *env) limited(table ratelimit.Table, routes ...func(*Service, *fiber.App
 	withClock := func(service *Service, _ *fiber.App) {
 		service.limits.clock = func() time.Duration { return time.Duration(l.now.Load()) }
 	}
-	l.serve(Config{Limits: table}, Deps{Queue: s.queue, Registry: s.registry}, append(routes, withClock)...)
+	l.serve(Config{Limits: table}, Deps{Queue: s.queue, Registry: s.registry, Events: s.at.Events(s.t)}, append(routes, withClock)...)
 	return l
 }
 

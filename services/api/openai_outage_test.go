@@ -55,7 +55,7 @@ func TestAnAnswerSitsOutAnOutageAfterTheEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		testenv.Background(t, served.Run)
-		s.serve(Config{}, Deps{Queue: served, Registry: s.registry})
+		s.serve(Config{}, Deps{Queue: served, Registry: s.registry, Events: s.at.Events(t)})
 		s.service.openAI.MaxSilence = tc.quiet
 		s.serveNext(tc.do)
 		a := s.ask("POST", chatPath, tc.body)
@@ -87,7 +87,7 @@ func TestAnOutputThatIsGoneIsAnErrorOfOurs(t *testing.T) {
 		t.Fatal(err)
 	}
 	testenv.Background(t, served.Run)
-	s.serve(Config{}, Deps{Queue: served, Registry: s.registry})
+	s.serve(Config{}, Deps{Queue: served, Registry: s.registry, Events: s.at.Events(t)})
 	for _, body := range []string{`{}`, `{"stream":true}`} {
 		s.serveNext(s.completes(`"` + strings.Repeat("x", 600<<10) + `"`))
 		wantOpenAIError(t, s.ask("POST", chatPath, body), http.StatusInternalServerError, "server_error", string(web.Internal))

@@ -90,16 +90,13 @@ func (s *Service) page(ctx context.Context, endpoints []endpoint.Endpoint, limit
 func (s *Service) overviews(ctx context.Context, endpoints []endpoint.Endpoint, empty map[string]bool) ([]api.EndpointOverview, error) {
 	now := s.queue.Now()
 	first := now.Truncate(time.Minute).Add(-(overviewMinutes - 1) * time.Minute)
-	var points map[string][]events.PointAt
-	var totals map[string]events.Totals
-	var err error
-	if s.events != nil {
-		if points, err = s.events.PointsOf(ctx, endpointIDs(endpoints), first, now, time.Minute); err != nil {
-			return nil, err
-		}
-		if totals, err = s.events.TotalsOf(ctx, endpointIDs(endpoints)); err != nil {
-			return nil, err
-		}
+	points, err := s.events.PointsOf(ctx, endpointIDs(endpoints), first, now, time.Minute)
+	if err != nil {
+		return nil, err
+	}
+	totals, err := s.events.TotalsOf(ctx, endpointIDs(endpoints))
+	if err != nil {
+		return nil, err
 	}
 	workers, paused, err := s.allWorkers(ctx)
 	if err != nil {

@@ -215,7 +215,7 @@ func runningOf(jobs map[job.ID]job.Job, q listQuery, w queue.ListOptions) (list 
 // statuses only, or of a worker or a cause, few may be among many others there, so
 // they are found by their events.
 func (s *Service) listEnded(ctx context.Context, q listQuery, w queue.ListOptions) ([]queue.ListItem, uint64, error) {
-	if _, all := split(nil); s.events == nil || len(w.Statuses) == len(all) && !q.filtered() {
+	if _, all := split(nil); len(w.Statuses) == len(all) && !q.filtered() {
 		page, next, err := s.queue.Lists.Ended(ctx, q.endpoint, w)
 		return q.matching(page), next, err
 	}

@@ -107,7 +107,7 @@ func (s *Service) past(ctx context.Context, q listQuery, w queue.ListOptions) (e
 // byID reports whether the jobs are found by their ids rather than in the lists: a whole id,
 // or the beginning of ids that were made some time ago.
 func (s *Service) byID(q listQuery) bool {
-	return q.id != "" && (q.wholeID() || s.events != nil && q.madeTo.Before(s.queue.Now().Add(-s.recentFor)))
+	return q.id != "" && (q.wholeID() || q.madeTo.Before(s.queue.Now().Add(-s.recentFor)))
 }
 
 func (p placed) wholeID() bool { _, whole := job.ID(p.id).Made(); return whole }

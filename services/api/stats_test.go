@@ -51,7 +51,7 @@ func (s *env) record(id string) {
 // What happened to four jobs, in every answer that shows it.
 func TestWhatHappenedIsShown(t *testing.T) {
 	t.Parallel()
-	s := startWith(t, eventsOf)
+	s := start(t)
 	completed := s.submit()
 	s.complete(`1`)
 	s.record(completed)
@@ -129,7 +129,7 @@ func TestWhatHappenedIsShown(t *testing.T) {
 // An endpoint whose queue is missing does not hide the others.
 func TestTheOverviewShowsAnEndpointWithoutItsQueue(t *testing.T) {
 	t.Parallel()
-	s := startWith(t, eventsOf)
+	s := start(t)
 	s.submit()
 	other := s.endpoint
 	other.ID = "zz"
@@ -147,7 +147,7 @@ func TestTheOverviewShowsAnEndpointWithoutItsQueue(t *testing.T) {
 // More endpoints than are asked one by one: the first is the one that all queues are listed for.
 func TestTheOverviewOfWhatNeedsAttention(t *testing.T) {
 	t.Parallel()
-	s := startWith(t, eventsOf)
+	s := start(t)
 	const others = 101
 	var paused []string
 	for i := range others {
@@ -192,7 +192,7 @@ func TestTheOverviewOfWhatNeedsAttention(t *testing.T) {
 
 func TestAJobIsFoundWithoutItsEndpoint(t *testing.T) {
 	t.Parallel()
-	s := startWith(t, eventsOf)
+	s := start(t)
 	ended := s.submit()
 	s.complete(`1`)
 	running := s.submit()
@@ -242,7 +242,7 @@ func queueID() job.ID { return job.ID("01920c2e-7a4b-7c1d-8e2f-3a4b5c6d7e8f") }
 // A client counts the longest span back from its own now, before the server looks at its clock.
 func TestTheLongestSpanMayBeginAtAnInstant(t *testing.T) {
 	t.Parallel()
-	s := startWith(t, eventsOf)
+	s := start(t)
 	for path, ago := range map[string]time.Duration{
 		"/v1/failures?from=": 7 * 24 * time.Hour, "/v2/ep/failures?from=": 7 * 24 * time.Hour, "/v2/ep/stats?from=": 90 * 24 * time.Hour,
 	} {
@@ -264,7 +264,7 @@ func TestTheLongestSpanMayBeginAtAnInstant(t *testing.T) {
 
 func TestBadQuestionsAboutWhatHappened(t *testing.T) {
 	t.Parallel()
-	s := startWith(t, eventsOf)
+	s := start(t)
 	for path, text := range map[string]string{
 		"/v2/ep/stats?from=yesterday":          "from is invalid; must be an instant as",
 		"/v2/ep/stats?to=-1m":                  "to is invalid; must be an instant as",

@@ -189,7 +189,7 @@ func (s *env) countEvents(b *testing.B, path string, want int) {
 func benchSystem(b *testing.B) *env {
 	b.Helper()
 	at := backend.New(b)
-	service, err := New(Config{}, Deps{Queue: at.Queue, Registry: at.Registry})
+	service, err := New(Config{}, Deps{Queue: at.Queue, Registry: at.Registry, Events: at.Events(b)})
 	if err != nil {
 		b.Fatal(err)
 	}

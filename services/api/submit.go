@@ -261,14 +261,12 @@ func (s *Service) noteSearch(ctx context.Context, key *idempotencyKey, upTo uint
 // where no recorder runs. A job without any trace was never started;
 // job.ErrNotFound means that it may not even have been queued.
 func (s *Service) lastKnown(ctx context.Context, sub *submission) (job.Status, error) {
-	if s.events != nil {
-		last, upTo, err := s.events.Last(ctx, sub.endpoint.ID, sub.id, madeSince(sub.endpoint, sub.id), sub.key.claim.Searched)
-		if last.Kind == "" && upTo > sub.key.claim.Searched+searchStep {
-			s.noteSearch(ctx, sub.key, upTo)
-		}
-		if !errors.Is(err, events.ErrNotFound) {
-			return last.Status, err
-		}
+	last, upTo, err := s.events.Last(ctx, sub.endpoint.ID, sub.id, madeSince(sub.endpoint, sub.id), sub.key.claim.Searched)
+	if last.Kind == "" && upTo > sub.key.claim.Searched+searchStep {
+		s.noteSearch(ctx, sub.key, upTo)
+	}
+	if !errors.Is(err, events.ErrNotFound) {
+		return last.Status, err
 	}
 	if sub.key.claim.Accepted {
 		return job.InQueue, nil

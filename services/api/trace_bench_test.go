@@ -31,7 +31,7 @@ func BenchmarkTracedSubmission(b *testing.B) {
 		tracer *telemetry.Tracer
 	}{{"off", nil}, {"on", sender.Tracer()}} {
 		at := backend.New(b)
-		service, err := New(Config{}, Deps{Queue: at.Queue, Registry: at.Registry})
+		service, err := New(Config{}, Deps{Queue: at.Queue, Registry: at.Registry, Events: at.Events(b)})
 		if err != nil {
 			b.Fatal(err)
 		}
