@@ -80,6 +80,8 @@ func BenchmarkFirstChunk(b *testing.B) {
 			}
 			defer consumer.Close()
 			var workers, clients sync.WaitGroup
+			client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: n}} // each keeps its connection
+			defer client.CloseIdleConnections()
 			for range n {
 				workers.Go(func() { emitFour(b, consumer) })
 			}
@@ -88,7 +90,7 @@ func BenchmarkFirstChunk(b *testing.B) {
 			for i := range n {
 				clients.Go(func() {
 					for k := range b.N {
-						took[i*b.N+k] = s.firstEvent(b)
+						took[i*b.N+k] = s.firstEvent(b, client)
 					}
 				})
 			}
@@ -123,7 +125,7 @@ func emitFour(b *testing.B, consumer *queue.Consumer) {
 }
 
 // firstEvent submits a job and reads its stream.
-func (s *env) firstEvent(b *testing.B) (first time.Duration) {
+func (s *env) firstEvent(b *testing.B, client *http.Client) (first time.Duration) {
 	b.Helper()
 	began := time.Now()
 	id := queue.NewID(job.Async)
@@ -137,7 +139,7 @@ func (s *env) firstEvent(b *testing.B) (first time.Duration) {
 		return 0
 	}
 	req.Header.Set("Authorization", "Bearer "+adminKey)
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		b.Error(err)
 		return 0

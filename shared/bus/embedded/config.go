@@ -146,6 +146,9 @@ func (c Config) options() (*server.Options, error) {
 		TLSConfig:  c.TLS,
 
 		JetStreamMaxStore: unbounded,
+		// The cache is of subjects, and each job has its own: few are found in it, and each
+		// subscription with a wildcard, of which a follower of chunks needs two, goes through all.
+		NoSublistCache: true,
 	}
 	if c.Listen != "" {
 		var err error

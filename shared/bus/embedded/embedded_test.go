@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -47,6 +48,28 @@ func TestWithoutListenNothingListensAndConnectWorks(t *testing.T) {
 		t.Errorf("got URL %q, want none", got)
 	}
 	connect(t, s)
+}
+
+// A subject is of one job: to keep those of earlier ones costs each new subscription a look at
+// all of them.
+func TestTheServerKeepsNoSubjectsOfTheJobsBefore(t *testing.T) {
+	s := start(t, embedded.Config{Dir: t.TempDir()})
+	nc := dial(t, s)
+	sub, err := nc.SubscribeSync("moved.*.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, subject := range []string{"moved.a.1", "moved.b.1"} {
+		if err := nc.Publish(subject, nil); err != nil {
+			t.Fatal(err)
+		}
+		if m, err := sub.NextMsg(time.Minute); err != nil || m.Subject != subject {
+			t.Fatalf("got %v, %v, want %s", m, err, subject)
+		}
+	}
+	if n, err := s.CachedSubjects(); err != nil || n != 0 {
+		t.Errorf("got %d cached subjects, %v, want none", n, err)
+	}
 }
 
 func TestAListeningServerLetsInOnlyWhoKnowsThePassword(t *testing.T) {

@@ -25,6 +25,15 @@ func (b *Barrier) Open() (open, known int) {
 	return open, len(b.files)
 }
 
+// CachedSubjects is how many subjects the server keeps the subscriptions of.
+func (s *Server) CachedSubjects() (uint32, error) {
+	z, err := s.ns.Load().Subsz(nil)
+	if err != nil {
+		return 0, err
+	}
+	return z.NumCache, nil
+}
+
 // NewLogger is the logger that the server gets.
 func NewLogger(log *slog.Logger) server.Logger { return newLogger(log) }
 
