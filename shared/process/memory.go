@@ -8,6 +8,7 @@ import (
 	"runtime/metrics"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -25,6 +26,8 @@ const (
 	// what is in use a second, which costs about a hundredth of a core.
 	idleBudget = 16 << 20
 	scanRate   = 8 << 20
+	// restInterval is how long a process makes little garbage before less of it may gather.
+	restInterval = 5 * time.Second
 )
 
 // TuneGC has the garbage collector run less often while little is in use, more
@@ -43,26 +46,94 @@ func TuneGC(percent, limit string) {
 		debug.SetMemoryLimit(all / 2)
 	}
 	debug.SetGCPercent(mostGarbage)
-	afterCollection(mostGarbage, time.Now(), 0)
+	now := read()
+	(&collector{percent: mostGarbage, since: now, looked: now}).start()
 }
 
-// afterCollection adjusts the percentage, which is current, after each collection; the
-// process had allocated so many bytes at the one before. It needs no goroutine that
-// somebody would have to end: the finalizer of a new object runs after the next
+// collector adjusts the percentage after each collection. When the process has come to rest
+// it lowers it and gives back what is free: else what gathered in a burst would stay for minutes,
+// as the runtime collects after two at the latest, and keeps what it needed before its last
 // collection.
-func afterCollection(current int, before time.Time, allocated uint64) {
+type collector struct {
+	mu      sync.Mutex
+	percent int     // now
+	since   reading // at the last collection; the next one adjusts for what came after it
+	looked  reading // at the last look, or the last collection since
+	lowered time.Time
+	rest    *time.Timer
+}
+
+// reading is what the runtime says of the heap: the bytes in use after the last collection, and
+// those that were allocated so far.
+type reading struct {
+	at              time.Time
+	live, allocated uint64
+}
+
+func read() reading {
+	heap := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(heap)
+	return reading{time.Now(), heap[0].Value.Uint64(), heap[1].Value.Uint64()}
+}
+
+// garbage is how much may gather, given an earlier reading.
+func (r reading) garbage(before reading) int {
+	took := max(r.at.Sub(before.at), time.Millisecond)
+	return garbageOf(r.live, float64(r.allocated-before.allocated)/took.Seconds())
+}
+
+// start needs no goroutine that somebody would have to end.
+func (c *collector) start() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rest = time.AfterFunc(restInterval, func() {
+		if c.look(read()) {
+			debug.FreeOSMemory() // it also collects
+		}
+	})
+	c.awaitCollection()
+}
+
+// awaitCollection adjusts the percentage after each collection: the finalizer of a new
+// object runs after the next one.
+func (c *collector) awaitCollection() {
 	type sentinel struct{ _ *byte } // a pointer, or the runtime would keep it beside others
 	runtime.SetFinalizer(new(sentinel), func(*sentinel) {
-		heap := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"}}
-		metrics.Read(heap)
-		now, total := time.Now(), heap[1].Value.Uint64()
-		took := max(now.Sub(before), time.Millisecond)
-		percent := garbageOf(heap[0].Value.Uint64(), float64(total-allocated)/took.Seconds())
-		if percent != current {
-			debug.SetGCPercent(percent)
-		}
-		afterCollection(percent, now, total)
+		c.collected(read())
+		c.awaitCollection()
 	})
+}
+
+func (c *collector) collected(r reading) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.set(r.garbage(c.since))
+	c.since, c.looked = r, r
+	c.rest.Reset(restInterval)
+}
+
+// look lowers the percentage if so little was allocated since the last look, or the last
+// collection, that less than half is enough, and reports whether it did. The collections that
+// follow look through scanRate bytes a second at most, as all others do.
+func (c *collector) look(r reading) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	percent, before := r.garbage(c.looked), c.looked
+	c.looked = r
+	c.rest.Reset(restInterval)
+	if percent >= c.percent/2 || r.at.Sub(c.lowered).Seconds()*scanRate < float64(r.live) {
+		return false
+	}
+	c.set(percent)
+	c.since, c.lowered = before, r.at
+	return true
+}
+
+func (c *collector) set(percent int) {
+	if percent != c.percent {
+		debug.SetGCPercent(percent)
+		c.percent = percent
+	}
 }
 
 // garbageOf is how much garbage may gather while live bytes are in use and so many bytes

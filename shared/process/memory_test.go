@@ -89,7 +89,7 @@ func TestTheCollectorIsAdjustedAfterACollection(t *testing.T) {
 		debug.SetGCPercent(percent)
 		debug.SetMemoryLimit(limit)
 	})
-	afterCollection(100, time.Now(), 0)
+	(&collector{percent: 100, since: read()}).start()
 	for deadline := time.Now().Add(time.Minute); ; {
 		runtime.GC()
 		if got := debug.SetGCPercent(100); got == mostGarbage {
@@ -97,6 +97,41 @@ func TestTheCollectorIsAdjustedAfterACollection(t *testing.T) {
 		}
 		if time.Now().After(deadline) {
 			t.Fatalf("after a collection: got 100 percent still, want %d", mostGarbage)
+		}
+	}
+}
+
+func TestTheCollectorLeavesLessGarbageAtRest(t *testing.T) {
+	percent, limit := debug.SetGCPercent(100), debug.SetMemoryLimit(math.MaxInt64)
+	t.Cleanup(func() {
+		debug.SetGCPercent(percent)
+		debug.SetMemoryLimit(limit)
+	})
+	const live, burst = 64 << 20, 1 << 30
+	began := time.Now()
+	at := func(after time.Duration, allocated uint64) reading {
+		return reading{at: began.Add(after), live: live, allocated: allocated}
+	}
+	c := &collector{percent: 200, since: at(0, 0), looked: at(0, 0), rest: time.NewTimer(time.Hour)}
+	c.rest.Stop()
+	look := func(r reading) { c.look(r) }
+	for _, step := range []struct {
+		what string
+		do   func(reading)
+		r    reading
+		want int
+	}{
+		{"a look that still sees the burst", look, at(5*time.Second, burst), 200},
+		{"the first one that does not", look, at(10*time.Second, burst+1<<20), 25},
+		{"the collection that follows", c.collected, at(11*time.Second, burst+2<<20), 25},
+		{"one in the next burst", c.collected, at(12*time.Second, 2*burst), 200},
+		{"a rest too soon after the last one for another collection", look, at(17*time.Second, 2*burst), 200},
+		{"the rest goes on", look, at(22*time.Second, 2*burst), 25},
+		{"much garbage: only a collection raises it", look, at(27*time.Second, 3*burst), 25},
+	} {
+		step.do(step.r)
+		if c.percent != step.want {
+			t.Errorf("%s: got %d percent, want %d", step.what, c.percent, step.want)
 		}
 	}
 }
