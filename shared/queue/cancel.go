@@ -24,7 +24,7 @@ func (q *Queue) Cancel(ctx context.Context, e endpoint.Endpoint, id job.ID) (*jo
 		if err != nil {
 			return nil, err
 		}
-		if err := q.waitRecordDurable(ctx, at, r); err != nil {
+		if err := q.read.waitRecordDurable(ctx, at, r); err != nil {
 			return nil, err
 		}
 		if r.Status == job.Cancelled {

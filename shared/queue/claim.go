@@ -139,7 +139,7 @@ func (c *Consumer) act(ctx context.Context, m *received, msg, r *record.Record, 
 	}
 	decided := decide(r, d)
 	if decided == decideAsk {
-		if e, err := c.q.readEndpoint(ctx, c.e.ID); err == nil { // this consumer may be older than its settings
+		if e, err := c.q.read.endpoint(ctx, c.e.ID); err == nil { // this consumer may be older than its settings
 			d.lease, d.maxLost = e.Lease, e.MaxLost
 		}
 		alive, served, err := askHolder(ctx, c.q.bus, c.at, r, d.lease)
@@ -242,7 +242,7 @@ func (c *Consumer) run(ctx context.Context, msg, from *record.Record, lost int) 
 	input := msg.Input
 	if msg.InputRef != nil {
 		var err error
-		if input, err = c.q.loadPayload(ctx, msg.InputRef); err != nil {
+		if input, err = c.q.payloads.load(ctx, msg.InputRef); err != nil {
 			return nil, err
 		}
 	}

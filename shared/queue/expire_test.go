@@ -171,7 +171,7 @@ func TestForgetFindsAnOutputThatNoRecordNames(t *testing.T) {
 	q := s.queue(t, Config{RemovalGrace: time.Millisecond})
 	id := s.submit(t)
 	l := next(t, s.consumer(t, s.q, "w"))
-	if _, err := s.q.storePayload(t.Context(), record.LocationOf(s.e), l.rec, streams.Out, make([]byte, 300<<10), l.rec.RemovedAfter()); err != nil {
+	if _, err := s.q.payloads.store(t.Context(), record.LocationOf(s.e), l.rec, streams.Out, make([]byte, 300<<10), l.rec.RemovedAfter()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.q.Cancel(t.Context(), s.e, id); err != nil {

@@ -33,12 +33,12 @@ func (q *Queue) ReadInput(ctx context.Context, e endpoint.Endpoint, id job.ID) (
 			from = msg
 		}
 	}
-	if err := q.waitRecordDurable(ctx, at, r); err != nil {
+	if err := q.read.waitRecordDurable(ctx, at, r); err != nil {
 		return nil, nil, err
 	}
 	input := from.Input
 	if from.InputRef != nil {
-		input, err = q.loadPayload(ctx, from.InputRef)
+		input, err = q.payloads.load(ctx, from.InputRef)
 		if err != nil && !errors.Is(err, record.ErrPayloadGone) { // it was dropped meanwhile
 			return nil, nil, err
 		}

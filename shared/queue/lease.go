@@ -365,7 +365,7 @@ func (l *Lease) end(ctx context.Context, by job.Trigger, output []byte, text str
 	})
 	switch {
 	case errors.Is(err, ErrLost) && l.ended(by): // an earlier call wrote it and lost the answer
-		if err := l.consumer.q.waitRecordDurable(ctx, l.consumer.at, l.seen); err != nil {
+		if err := l.consumer.q.read.waitRecordDurable(ctx, l.consumer.at, l.seen); err != nil {
 			return nil, err
 		}
 		l.rec = l.seen
@@ -394,7 +394,7 @@ func (l *Lease) placeOutput(ctx context.Context, output []byte) (inline []byte, 
 	ctx, cancel := bus.BoundedFor(ctx, StoreTimeout(len(output)))
 	defer cancel()
 	until = r.RemovedAfter()
-	ref, err = l.consumer.q.storePayload(ctx, l.consumer.at, &r, streams.Out, output, until)
+	ref, err = l.consumer.q.payloads.store(ctx, l.consumer.at, &r, streams.Out, output, until)
 	return nil, ref, until, err
 }
 

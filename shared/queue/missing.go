@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -27,20 +28,32 @@ const (
 
 // missingStreams are the streams that this process found missing, by name.
 type missingStreams struct {
+	log *slog.Logger
+	now func() time.Time
+
 	mu sync.Mutex
 	of map[string]sighting
 }
 
+func newMissingStreams(log *slog.Logger, now func() time.Time) *missingStreams {
+	return &missingStreams{log: log, now: now, of: map[string]sighting{}}
+}
+
 type sighting struct{ seen, logged time.Time }
 
-// note adds a sighting and reports whether it is to be logged.
-func (m *missingStreams) note(stream string, now time.Time) bool {
+// note adds a sighting, and logs it unless that was done a moment ago.
+func (m *missingStreams) note(ctx context.Context, stream, doing string) {
+	if m.seen(stream) {
+		m.log.ErrorContext(ctx, "a stream is missing or cannot be read: calls that need it are refused, and no record is removed; run 'flightline doctor'",
+			"stream", stream, "doing", doing)
+	}
+}
+
+// seen adds a sighting and reports whether it is to be logged.
+func (m *missingStreams) seen(stream string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.of == nil {
-		m.of = map[string]sighting{}
-	}
-	s := m.of[stream]
+	now, s := m.now(), m.of[stream]
 	s.seen = now
 	due := s.logged.IsZero() || now.Sub(s.logged) >= alarmInterval
 	if due {
@@ -50,20 +63,33 @@ func (m *missingStreams) note(stream string, now time.Time) bool {
 	return due
 }
 
-func (m *missingStreams) clear(stream string) {
+// recovered notes that a queue exists, and logs what became of it if it was lost and is
+// made again.
+func (m *missingStreams) recovered(ctx context.Context, endpointID string, lost *jetstream.StreamInfo) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.of, stream)
+	delete(m.of, streams.Jobs(endpointID))
+	m.mu.Unlock()
+	switch {
+	case lost == nil:
+	case lost.State.Msgs > 0:
+		m.log.ErrorContext(ctx, "the queue of an endpoint was missing; it was made again from its old files",
+			"endpoint", endpointID, "stream", lost.Config.Name, "messages", lost.State.Msgs)
+	default:
+		m.log.ErrorContext(ctx, "the queue of an endpoint was lost; it was made again, empty: jobs that waited there are gone, records of running jobs are kept until their deadline",
+			"endpoint", endpointID, "stream", lost.Config.Name)
+	}
 }
 
 // Missing lists the streams that this process found missing in the last two
 // minutes, by name.
-func (q *Queue) Missing() []string {
-	q.missing.mu.Lock()
-	defer q.missing.mu.Unlock()
-	now := q.cfg.Now()
+func (q *Queue) Missing() []string { return q.missing.names() }
+
+func (m *missingStreams) names() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.now()
 	var names []string
-	for name, s := range q.missing.of {
+	for name, s := range m.of {
 		if now.Sub(s.seen) < missingAge {
 			names = append(names, name)
 		}
@@ -77,7 +103,7 @@ func (q *Queue) Missing() []string {
 // deleted.
 func (q *Queue) explainMissing(ctx context.Context, stream, doing string) error {
 	if id, ok := streams.EndpointOfQueue(stream); ok {
-		e, err := q.readEndpoint(ctx, id)
+		e, err := q.read.endpoint(ctx, id)
 		switch {
 		case errors.Is(err, endpoint.ErrNotFound):
 			return fmt.Errorf("%s: %w", doing, errDeleted)
@@ -87,10 +113,7 @@ func (q *Queue) explainMissing(ctx context.Context, stream, doing string) error 
 			return &bus.MissingError{Stream: stream, Doing: doing, Changing: true}
 		}
 	}
-	if q.missing.note(stream, q.cfg.Now()) {
-		q.log.ErrorContext(ctx, "a stream is missing or cannot be read: calls that need it are refused, and no record is removed; run 'flightline doctor'",
-			"stream", stream, "doing", doing)
-	}
+	q.missing.note(ctx, stream, doing)
 	return &bus.MissingError{Stream: stream, Doing: doing}
 }
 
@@ -104,18 +127,4 @@ func (q *Queue) QueueExists(ctx context.Context, e endpoint.Endpoint) (bool, err
 		return false, nil
 	}
 	return err == nil, err
-}
-
-// reportRecovered logs what became of a queue that was lost, and is made again.
-func (q *Queue) reportRecovered(ctx context.Context, endpointID string, lost *jetstream.StreamInfo) {
-	q.missing.clear(streams.Jobs(endpointID))
-	switch {
-	case lost == nil:
-	case lost.State.Msgs > 0:
-		q.log.ErrorContext(ctx, "the queue of an endpoint was missing; it was made again from its old files",
-			"endpoint", endpointID, "stream", lost.Config.Name, "messages", lost.State.Msgs)
-	default:
-		q.log.ErrorContext(ctx, "the queue of an endpoint was lost; it was made again, empty: jobs that waited there are gone, records of running jobs are kept until their deadline",
-			"endpoint", endpointID, "stream", lost.Config.Name)
-	}
 }

@@ -53,7 +53,7 @@ func (p *purge) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.q.eachQueued(ctx, p.at.Endpoint, until, p.one)
+	return p.q.read.eachQueued(ctx, p.at.Endpoint, until, p.one)
 }
 
 // one cancels the job of a queue message that was read from a server, unless the job runs.
@@ -118,11 +118,11 @@ func (p *purge) dropOver(ctx context.Context, r *record.Record) error {
 // eachQueued calls do with the queue messages of both classes up to the sequence until, many
 // at a time, and with the server that they were read from. To filter a class the server
 // would count all messages that there are, for each read.
-func (q *Queue) eachQueued(ctx context.Context, endpointID string, until uint64, do func(ctx context.Context, m *nats.Msg, server string) error) error {
+func (rd reader) eachQueued(ctx context.Context, endpointID string, until uint64, do func(ctx context.Context, m *nats.Msg, server string) error) error {
 	for from := uint64(1); from <= until; {
-		server := q.nc.ConnectedServerId()
+		server := rd.bus.Conn().ConnectedServerId()
 		within, cancel := bus.Bounded(ctx)
-		got, err := q.bus.LeaderBatch(within, streams.Jobs(endpointID), bus.Batch{From: from, Filter: ">", Most: maxPurgeJobs, MaxBytes: maxPurgeBytes})
+		got, err := rd.bus.LeaderBatch(within, streams.Jobs(endpointID), bus.Batch{From: from, Filter: ">", Most: maxPurgeJobs, MaxBytes: maxPurgeBytes})
 		cancel()
 		if err != nil || len(got) == 0 {
 			return err
@@ -166,7 +166,7 @@ func (q *Queue) DeleteEndpoint(ctx context.Context, e endpoint.Endpoint) error {
 // cancelRunning cancels what is left in the queue after a purge: jobs that are
 // handed out.
 func (q *Queue) cancelRunning(ctx context.Context, e endpoint.Endpoint) error {
-	return q.eachQueued(ctx, e.ID, math.MaxUint64, func(ctx context.Context, m *nats.Msg, _ string) error {
+	return q.read.eachQueued(ctx, e.ID, math.MaxUint64, func(ctx context.Context, m *nats.Msg, _ string) error {
 		id := streams.JobOf(bus.SubjectOf(m))
 		_, err := q.Cancel(ctx, e, id)
 		if err != nil && !errors.Is(err, job.ErrConflict) && !errors.Is(err, job.ErrNotFound) && !errors.Is(err, record.ErrDamaged) {

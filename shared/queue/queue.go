@@ -3,9 +3,7 @@ package queue
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -83,8 +81,8 @@ type Queue struct {
 	cfg      Config
 	log      *slog.Logger
 	usage    *usageTable
-	missing  missingStreams
-	payloads *semaphore.Weighted // bytes of large payloads that are read at a time
+	missing  *missingStreams
+	payloads *payloads
 }
 
 // New binds a queue to a connection and measures the server's time; the shared
@@ -99,7 +97,7 @@ func New(ctx context.Context, nc *nats.Conn, cfg Config) (*Queue, error) {
 	if cfg.HasSpace == nil {
 		cfg.HasSpace = func() error { return nil }
 	}
-	q := &Queue{nc: nc, cfg: cfg, log: cfg.Log, payloads: semaphore.NewWeighted(maxPayloadsRead)}
+	q := &Queue{nc: nc, cfg: cfg, log: cfg.Log, missing: newMissingStreams(cfg.Log, cfg.Now)}
 	q.Lists, q.Counts, q.Changes, q.Remote = &Lists{q}, &Counts{q: q}, &Changes{q}, &Remote{q: q}
 	var err error
 	if q.bus, err = bus.NewClient(ctx, nc, bus.ClientConfig{
@@ -109,7 +107,8 @@ func New(ctx context.Context, nc *nats.Conn, cfg Config) (*Queue, error) {
 	}); err != nil {
 		return nil, err
 	}
-	q.read = reader{q.bus, cfg.TrustAbsence}
+	q.read = reader{q.bus, cfg.TrustAbsence, cfg.EndpointsBucket}
+	q.payloads = &payloads{q.bus, semaphore.NewWeighted(maxPayloadsRead), q.Reach}
 	q.usage = &usageTable{read: q.read, log: cfg.Log}
 	if q.js, err = q.bus.JetStream(); err != nil {
 		return nil, err
@@ -148,30 +147,13 @@ func (q *Queue) CreateEndpoint(ctx context.Context, e endpoint.Endpoint) error {
 	if err != nil {
 		return err
 	}
-	q.reportRecovered(ctx, e.ID, lost)
+	q.missing.recovered(ctx, e.ID, lost)
 	for _, stream := range []string{streams.Jobs(e.ID), streams.Bucket(streams.BucketEndpoints)} {
 		if err := q.bus.WaitDurable(ctx, stream, q.nc.ConnectedServerId()); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// readEndpoint reads an endpoint as it is on record now. It returns endpoint.ErrNotFound
-// and bus.ErrUnavailable.
-func (q *Queue) readEndpoint(ctx context.Context, id string) (e endpoint.Endpoint, err error) {
-	bucket := q.cfg.EndpointsBucket
-	stored, err := q.bus.LeaderLast(ctx, streams.Bucket(bucket), streams.KeySubject(bucket, id))
-	if errors.Is(err, bus.ErrNoMessage) || err == nil && len(stored.Data) == 0 { // a delete marker
-		return e, endpoint.ErrNotFound
-	}
-	if err != nil {
-		return e, err
-	}
-	if err := json.Unmarshal(stored.Data, &e); err != nil {
-		return e, fmt.Errorf("read endpoint %s: %w", id, err)
-	}
-	return e, nil
 }
 
 // Reach calls Config.Point, for packages that store beside the queue.
@@ -196,9 +178,9 @@ type Observer struct {
 	Unwritten func(stream string)
 }
 
-func (q *Queue) submitted(j *job.Job) {
-	if q.cfg.Observer.Submitted != nil {
-		q.cfg.Observer.Submitted(j.Endpoint, j.Mode)
+func (o Observer) submitted(j *job.Job) {
+	if o.Submitted != nil {
+		o.Submitted(j.Endpoint, j.Mode)
 	}
 }
 

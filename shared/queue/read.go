@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 
 	"flightline/shared/bus"
 	"flightline/shared/endpoint"
@@ -69,7 +68,7 @@ func (q *Queue) Current(ctx context.Context, e endpoint.Endpoint, id job.ID) (*r
 	at := record.LocationOf(e)
 	r, err := q.current(ctx, at, id)
 	if err == nil {
-		err = q.waitRecordDurable(ctx, at, r)
+		err = q.read.waitRecordDurable(ctx, at, r)
 	}
 	if err != nil {
 		return nil, err
@@ -89,23 +88,6 @@ func (q *Queue) Status(ctx context.Context, e endpoint.Endpoint, id job.ID) (*jo
 	return q.loaded(ctx, record.LocationOf(e), r)
 }
 
-// waitRecordDurable returns when the end that a caller is about to see is on the disk.
-func (q *Queue) waitRecordDurable(ctx context.Context, at record.Location, r *record.Record) error {
-	if !r.Status.Terminal() {
-		return nil
-	}
-	return q.bus.WaitDurable(ctx, streams.Records(at.Partition), r.Server)
-}
-
-// waitJobDurable returns when all that r shows is on the disk: the record, and the
-// queue message that it may rest on.
-func (q *Queue) waitJobDurable(ctx context.Context, at record.Location, r *record.Record) error {
-	if err := q.bus.WaitDurable(ctx, streams.Jobs(at.Endpoint), r.Server); err != nil {
-		return err
-	}
-	return q.bus.WaitDurable(ctx, streams.Records(at.Partition), r.Server)
-}
-
 // DurableStatus is Status for an answer that promises, as that of Submit did, that
 // the job is on the disk.
 func (q *Queue) DurableStatus(ctx context.Context, e endpoint.Endpoint, id job.ID) (*job.Job, error) {
@@ -113,7 +95,7 @@ func (q *Queue) DurableStatus(ctx context.Context, e endpoint.Endpoint, id job.I
 	defer cancel()
 	r, err := q.current(ctx, record.LocationOf(e), id)
 	if err == nil {
-		err = q.waitJobDurable(ctx, record.LocationOf(e), r)
+		err = q.read.waitJobDurable(ctx, record.LocationOf(e), r)
 	}
 	if err != nil {
 		return nil, err
@@ -128,7 +110,7 @@ func (q *Queue) StoredJob(ctx context.Context, e endpoint.Endpoint, id job.ID) (
 	defer cancel()
 	r, err := q.read.raw(ctx, record.LocationOf(e), id)
 	if err == nil {
-		err = q.waitJobDurable(ctx, record.LocationOf(e), r)
+		err = q.read.waitJobDurable(ctx, record.LocationOf(e), r)
 	}
 	if err != nil {
 		return nil, err
@@ -138,11 +120,11 @@ func (q *Queue) StoredJob(ctx context.Context, e endpoint.Endpoint, id job.ID) (
 
 // loaded is the job of a record, with an output that is beside it.
 func (q *Queue) loaded(ctx context.Context, at record.Location, r *record.Record) (*job.Job, error) {
-	if err := q.waitRecordDurable(ctx, at, r); err != nil {
+	if err := q.read.waitRecordDurable(ctx, at, r); err != nil {
 		return nil, err
 	}
 	if r.OutputRef != nil {
-		out, err := q.loadPayload(ctx, r.OutputRef)
+		out, err := q.payloads.load(ctx, r.OutputRef)
 		if err != nil {
 			return nil, err
 		}
@@ -150,42 +132,6 @@ func (q *Queue) loaded(ctx context.Context, at record.Location, r *record.Record
 	}
 	j := r.Job
 	return &j, nil
-}
-
-// payloadClaim is where WithPayloadClaim keeps its function.
-type payloadClaim struct{}
-
-// WithPayloadClaim has claim called before a large input or output is read with ctx, with
-// its size in bytes. An error of claim ends the reading, and is what the caller gets; a job
-// that it keeps from being picked up is delivered again after a second. NextIf calls it
-// with 0 when the job whose input it was called for is not picked up.
-func WithPayloadClaim(ctx context.Context, claim func(bytes int) error) context.Context {
-	return context.WithValue(ctx, payloadClaim{}, claim)
-}
-
-// claimPayload calls the function of WithPayloadClaim, if there is one.
-func claimPayload(ctx context.Context, bytes int) error {
-	if claim, ok := ctx.Value(payloadClaim{}).(func(int) error); ok {
-		return claim(bytes)
-	}
-	return nil
-}
-
-// maxPayloadsRead bounds the bytes of large inputs and outputs that are read at a time.
-// NATS cuts off a connection to which it has 64 MB to write.
-const maxPayloadsRead = 32 << 20
-
-// loadPayload reads an input or an output for a caller, in its turn.
-func (q *Queue) loadPayload(ctx context.Context, ref *record.PayloadRef) ([]byte, error) {
-	if err := claimPayload(ctx, ref.Size); err != nil {
-		return nil, err
-	}
-	bytes := min(int64(ref.Size), maxPayloadsRead)
-	if err := q.payloads.Acquire(ctx, bytes); err != nil {
-		return nil, fmt.Errorf("%w: read an input or output: %w", bus.ErrUnavailable, err)
-	}
-	defer q.payloads.Release(bytes)
-	return record.LoadPayload(ctx, q.bus, ref)
 }
 
 // A server that was killed builds its streams again from their files, and a

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"flightline/shared/bus"
+	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/shared/record"
 	"flightline/streams"
@@ -19,8 +20,9 @@ import (
 // has expired.
 type reader struct {
 	bus *bus.Client
-	// trustAbsence is that of Config.
+	// trustAbsence and endpoints are TrustAbsence and EndpointsBucket of Config.
 	trustAbsence bool
+	endpoints    string
 }
 
 // record reads the record of one attempt from the leader; bus.ErrNoMessage.
@@ -180,4 +182,37 @@ func (rd reader) queueIsOriginal(ctx context.Context, at record.Location, r *rec
 	}
 	lost := r.Changed.Before(streams.Recovered(info.Config.Metadata))
 	return !lost && info.State.Lost == nil && r.QueueSeq <= info.State.Last, nil
+}
+
+// waitRecordDurable returns when the end that a caller is about to see is on the disk.
+func (rd reader) waitRecordDurable(ctx context.Context, at record.Location, r *record.Record) error {
+	if !r.Status.Terminal() {
+		return nil
+	}
+	return rd.bus.WaitDurable(ctx, streams.Records(at.Partition), r.Server)
+}
+
+// waitJobDurable returns when all that r shows is on the disk: the record, and the
+// queue message that it may rest on.
+func (rd reader) waitJobDurable(ctx context.Context, at record.Location, r *record.Record) error {
+	if err := rd.bus.WaitDurable(ctx, streams.Jobs(at.Endpoint), r.Server); err != nil {
+		return err
+	}
+	return rd.bus.WaitDurable(ctx, streams.Records(at.Partition), r.Server)
+}
+
+// endpoint reads an endpoint as it is on record now. It returns endpoint.ErrNotFound
+// and bus.ErrUnavailable.
+func (rd reader) endpoint(ctx context.Context, id string) (e endpoint.Endpoint, err error) {
+	stored, err := rd.bus.LeaderLast(ctx, streams.Bucket(rd.endpoints), streams.KeySubject(rd.endpoints, id))
+	if errors.Is(err, bus.ErrNoMessage) || err == nil && len(stored.Data) == 0 { // a delete marker
+		return e, endpoint.ErrNotFound
+	}
+	if err != nil {
+		return e, err
+	}
+	if err := json.Unmarshal(stored.Data, &e); err != nil {
+		return e, fmt.Errorf("read endpoint %s: %w", id, err)
+	}
+	return e, nil
 }

@@ -168,7 +168,7 @@ func (rm *Remote) LeaseOf(ctx context.Context, e endpoint.Endpoint, id job.ID, w
 	case err != nil:
 		return nil, err
 	case r.Status != job.InProgress || r.Worker != worker || !rm.q.Now().Before(r.Expires):
-		if err := rm.q.waitRecordDurable(ctx, at, r); err != nil { // else the worker forgets what may be lost
+		if err := rm.q.read.waitRecordDurable(ctx, at, r); err != nil { // else the worker forgets what may be lost
 			return nil, err
 		}
 		return nil, &NotHeldError{r.Status, r.Worker}

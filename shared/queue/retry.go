@@ -31,14 +31,14 @@ func (q *Queue) Retry(ctx context.Context, e endpoint.Endpoint, id job.ID, trace
 		}
 		waits := r.Attempt > 1 && r.Status == job.InQueue
 		if waits || wanted > 0 && r.Attempt >= wanted { // the attempt that this call wanted exists
-			return &r.Job, q.waitJobDurable(ctx, at, r)
+			return &r.Job, q.read.waitJobDurable(ctx, at, r)
 		}
 		next, err := nextAttempt(r, q.Now())
 		if err != nil {
 			return nil, err
 		}
 		// The message that would run the job again is about to go.
-		if err := q.waitRecordDurable(ctx, at, r); err != nil {
+		if err := q.read.waitRecordDurable(ctx, at, r); err != nil {
 			return nil, err
 		}
 		if err := q.cfg.HasSpace(); err != nil {

@@ -53,8 +53,8 @@ func (q *Queue) Submit(ctx context.Context, e endpoint.Endpoint, id job.ID, mode
 	if err := q.usage.admit(ctx, e, int64(len(r.Input)), r.Caller); err != nil {
 		return nil, err
 	}
-	at, rec := record.LocationOf(e), q.newRecord(e, id, mode, r)
-	if err := q.placeInput(ctx, at, rec, r.Input); err != nil {
+	at, rec := record.LocationOf(e), newRecord(e, id, mode, r, q.Now())
+	if err := q.payloads.place(ctx, at, rec, r.Input); err != nil {
 		return nil, err
 	}
 	within, cancel := bus.Bounded(ctx)
@@ -63,14 +63,13 @@ func (q *Queue) Submit(ctx context.Context, e endpoint.Endpoint, id job.ID, mode
 		return nil, err
 	}
 	j := rec.Job
-	q.submitted(&j)
+	q.cfg.Observer.submitted(&j)
 	return &j, nil
 }
 
-// newRecord returns the record of a new job: the job's policy comes before the
+// newRecord returns the record of a job that is submitted now: the job's policy comes before the
 // endpoint's setting (docs/design/product.md#precedence).
-func (q *Queue) newRecord(e endpoint.Endpoint, id job.ID, mode job.Mode, r job.Request) *record.Record {
-	now := q.Now()
+func newRecord(e endpoint.Endpoint, id job.ID, mode job.Mode, r job.Request, now time.Time) *record.Record {
 	if now.Before(e.Created) { // two clocks: what is older belongs to an earlier endpoint of that id
 		now = e.Created
 	}

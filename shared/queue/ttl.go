@@ -40,7 +40,7 @@ func (c ttlChange) set(ctx context.Context, id job.ID, ttl time.Duration) (*job.
 		}
 		c.end = r.Submitted.Add(ttl).Truncate(time.Millisecond) // as precise as a record
 		if c.end.Equal(r.Expires) {
-			if err := c.q.waitJobDurable(ctx, c.at, r); err != nil {
+			if err := c.q.read.waitJobDurable(ctx, c.at, r); err != nil {
 				return nil, err
 			}
 			return c.q.loaded(ctx, c.at, r)
@@ -188,7 +188,7 @@ func (c ttlChange) longerMessage(ctx context.Context, r *record.Record) (*record
 		return nil, err
 	}
 	msg.Run, msg.Expires = r.Run, c.end
-	msg.InputRef, err = c.q.carry(ctx, c.at, msg, streams.In, msg.InputRef)
+	msg.InputRef, err = c.q.payloads.carry(ctx, c.at, msg, streams.In, msg.InputRef)
 	return msg, err
 }
 
@@ -213,14 +213,14 @@ func (c ttlChange) applyEnded(ctx context.Context, r *record.Record) (*record.Re
 		longer := *r
 		longer.Expires = c.end
 		var err error
-		in, err = c.q.carry(ctx, c.at, &longer, streams.In, r.InputRef)
+		in, err = c.q.payloads.carry(ctx, c.at, &longer, streams.In, r.InputRef)
 		if errors.Is(err, record.ErrPayloadGone) && !r.Status.Retryable() {
 			in, err = nil, nil // the webhook has its copy, and it was dropped
 		}
 		if err != nil {
 			return nil, err
 		}
-		if out, err = c.q.carry(ctx, c.at, &longer, streams.Out, r.OutputRef); err != nil {
+		if out, err = c.q.payloads.carry(ctx, c.at, &longer, streams.Out, r.OutputRef); err != nil {
 			return nil, err
 		}
 	}
@@ -239,7 +239,7 @@ func (l *Lease) carryOutput(ctx context.Context, until time.Time) {
 	}
 	ctx, cancel := bus.BoundedFor(ctx, 2*StoreTimeout(longer.OutputRef.Size)) // it is read, too
 	defer cancel()
-	out, err := q.carry(ctx, l.consumer.at, &longer, streams.Out, longer.OutputRef)
+	out, err := q.payloads.carry(ctx, l.consumer.at, &longer, streams.Out, longer.OutputRef)
 	if err == nil {
 		var r *record.Record
 		if r, err = q.move(ctx, l.consumer.at, l.rec, job.Touch, func(n *record.Record) { n.OutputRef, n.RetainOnDisk = out, true }); err == nil {

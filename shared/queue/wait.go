@@ -86,7 +86,7 @@ func (w *Watch) Wait(ctx context.Context) (*job.Job, error) {
 			switch {
 			case r == nil:
 				look = true
-			case r.Status.Terminal() && whole && r.Visible(w.q.Now()) && w.q.waitRecordDurable(ctx, w.at, r) == nil:
+			case r.Status.Terminal() && whole && r.Visible(w.q.Now()) && w.q.read.waitRecordDurable(ctx, w.at, r) == nil:
 				return &r.Job, nil
 			default:
 				if look = r.Status.Terminal(); !look && !r.Expires.Equal(w.expires) {
