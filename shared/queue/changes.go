@@ -152,14 +152,8 @@ func runStarts(r *record.Record) []time.Time {
 func (cs *Changes) Last(ctx context.Context, p int) (uint64, error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	stream, err := cs.q.js.Stream(ctx, streams.Records(p))
-	if err != nil {
-		if ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled) {
-			return 0, ctx.Err()
-		}
-		return 0, bus.Unavailable(err)
-	}
-	return stream.CachedInfo().State.LastSeq, nil
+	state, err := cs.q.bus.StreamState(ctx, streams.Records(p))
+	return state.LastSeq, err
 }
 
 // Oldest is when the oldest of the newest writes of the records of
