@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -88,14 +89,8 @@ func (m *missingStreams) names() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.now()
-	var names []string
-	for name, s := range m.of {
-		if now.Sub(s.seen) < missingAge {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
+	maps.DeleteFunc(m.of, func(_ string, s sighting) bool { return now.Sub(s.seen) >= missingAge })
+	return slices.Sorted(maps.Keys(m.of))
 }
 
 // explainMissing says that the stream or a consumer of it does not exist: a

@@ -98,7 +98,7 @@ func New(ctx context.Context, nc *nats.Conn, cfg Config) (*Queue, error) {
 		cfg.HasSpace = func() error { return nil }
 	}
 	q := &Queue{nc: nc, cfg: cfg, log: cfg.Log, missing: newMissingStreams(cfg.Log, cfg.Now)}
-	q.Lists, q.Counts, q.Changes, q.Remote = &Lists{q}, &Counts{q: q}, &Changes{q}, &Remote{q: q}
+	q.Lists, q.Counts, q.Changes, q.Remote = &Lists{q}, &Counts{q: q, cache: statsCache{of: map[string]*counted{}}}, &Changes{q}, &Remote{q: q}
 	var err error
 	if q.bus, err = bus.NewClient(ctx, nc, bus.ClientConfig{
 		ClockStream: streams.Records(0), DurablePrefix: streams.DurablePrefix, Durable: cfg.Durable,

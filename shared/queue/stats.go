@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -38,12 +39,18 @@ type Stats struct {
 // event, and once more 0.7 s later, shows what happened within a second.
 const statsAge = 250 * time.Millisecond
 
+// statsKept is how long an answer is kept that is not asked for: its endpoint may be deleted.
+const statsKept = time.Minute
+
 type statsCache struct {
-	mu sync.Mutex
-	of map[string]*counted
+	mu    sync.Mutex
+	of    map[string]*counted
+	swept time.Time
 }
 
 type counted struct {
+	used time.Time // when it was last asked for; under the lock of the cache
+
 	mu    sync.Mutex
 	asked time.Time
 	stats Stats
@@ -52,16 +59,20 @@ type counted struct {
 	of       time.Time
 }
 
-func (c *statsCache) entry(endpoint string) *counted {
+func (c *statsCache) entry(endpoint string, now time.Time) *counted {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.of == nil {
-		c.of = make(map[string]*counted)
+	if now.Sub(c.swept) > statsKept {
+		maps.DeleteFunc(c.of, func(_ string, e *counted) bool { return now.Sub(e.used) > statsKept })
+		c.swept = now
 	}
-	if c.of[endpoint] == nil {
-		c.of[endpoint] = &counted{}
+	e := c.of[endpoint]
+	if e == nil {
+		e = &counted{}
+		c.of[endpoint] = e
 	}
-	return c.of[endpoint]
+	e.used = now
+	return e
 }
 
 // Stats counts the endpoint's jobs, at most 0.25 s ago. It returns
@@ -132,7 +143,7 @@ func (ct *Counts) emptyOf(ctx context.Context, endpoints []endpoint.Endpoint) (m
 // since returns the last answer of the server if it was asked for after since, and asks
 // again otherwise. Calls for one endpoint at the same time share an answer.
 func (ct *Counts) since(ctx context.Context, e endpoint.Endpoint, since time.Time) (Stats, error) {
-	c := ct.cache.entry(e.ID)
+	c := ct.cache.entry(e.ID, time.Now())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.asked.After(since) {
@@ -165,7 +176,7 @@ func (ct *Counts) ByStatus(ctx context.Context, e endpoint.Endpoint, named int) 
 	if err != nil || s.Running <= named {
 		return ByStatus{Stats: s}, err
 	}
-	c := ct.cache.entry(e.ID)
+	c := ct.cache.entry(e.ID, time.Now())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.of.Equal(c.asked) {
