@@ -28,6 +28,7 @@ func (q *Queue) Cancel(ctx context.Context, e endpoint.Endpoint, id job.ID) (*jo
 			return nil, err
 		}
 		if r.Status == job.Cancelled {
+			q.dropMessage(ctx, at, id, r.Attempt) // an earlier call whose answer was lost left it
 			return &r.Job, nil
 		}
 		ended, err := q.cancel(ctx, at, r)

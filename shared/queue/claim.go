@@ -327,9 +327,17 @@ func (l *Lease) named(ctx context.Context) bool {
 // dropMessage removes the queue message of an attempt that is over, wherever it
 // is in the queue: a longer ttl may have replaced it, and a restart moved it.
 func (q *Queue) dropMessage(ctx context.Context, at record.Location, id job.ID, attempt int) {
+	ctx, cancel := afterDecision(ctx)
+	defer cancel()
 	if msg, err := q.read.message(ctx, at, id); err == nil && msg.Attempt == attempt {
 		q.deleteMessage(ctx, at, msg.QueueSeq)
 	}
+}
+
+// afterDecision gives the removal of a queue message its own time: the write that decided the
+// job may have taken all that there was, and until a worker comes nothing else removes it.
+func afterDecision(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), bus.RequestTimeout)
 }
 
 // dropDelivered removes a queue message that was delivered to this process.
@@ -345,6 +353,8 @@ func (q *Queue) dropDelivered(ctx context.Context, at record.Location, msg *reco
 func (q *Queue) deleteMessage(ctx context.Context, at record.Location, seq uint64) {
 	q.Reach(BeforeDelete)
 	if seq != 0 {
+		ctx, cancel := afterDecision(ctx)
+		defer cancel()
 		q.bus.Delete(ctx, streams.Jobs(at.Endpoint), seq)
 	}
 }
