@@ -78,7 +78,11 @@ func (c *Client) do(ctx context.Context, op call, out any) error {
 	if out == nil {
 		return nil
 	}
-	if err := json.Unmarshal(answer, out); err != nil {
+	err = json.Unmarshal(answer, out)
+	if err == nil && string(bytes.TrimSpace(answer)) == "null" { // which any type takes
+		err = errors.New("null")
+	}
+	if err != nil {
 		return fmt.Errorf("client: %s %s: the answer is not what the API promises: %w", op.method, op.path, err)
 	}
 	return nil

@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -120,5 +121,13 @@ func TestPurgeAndHealthAreRead(t *testing.T) {
 	}
 	if err != nil || h != want {
 		t.Errorf("got %+v, %v, want %+v", h, err, want)
+	}
+}
+
+// Any type takes null, and would be empty: a job without an id.
+func TestAnAnswerNullIsAnError(t *testing.T) {
+	s := serve(t, ok("null\n"))
+	if got, err := s.Run(t.Context(), "ep", client.Request{Input: 1}); err == nil || !strings.Contains(err.Error(), "not what the API promises: null") {
+		t.Errorf("got %+v, %v, want an error", got, err)
 	}
 }
