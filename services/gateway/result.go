@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 )
 
 // kind is what a post to job-done says.
@@ -49,7 +50,13 @@ func readResult(body []byte, coding string) result {
 		r.kind = progress
 		return r
 	}
-	if e := fields["error"]; truthy(e) {
+	e := fields["error"]
+	if string(e) == "null" && !json.Valid(body) { // to the SDK NaN is an error
+		if named, err := object(withoutNaN(body, strconv.Quote), coding); err == nil {
+			e = named["error"]
+		}
+	}
+	if truthy(e) {
 		r.kind, r.err = failed, textOf(e)
 		if !truthy(r.output) {
 			r.output = nil
@@ -109,6 +116,11 @@ var notNumbers = [][]byte{[]byte("-Infinity"), []byte("Infinity"), []byte("NaN")
 
 // finite replaces them, outside strings, by null.
 func finite(body []byte) []byte {
+	return withoutNaN(body, func(string) string { return "null" })
+}
+
+// withoutNaN replaces each of them, outside strings.
+func withoutNaN(body []byte, by func(word string) string) []byte {
 	out := make([]byte, 0, len(body))
 	for i := 0; i < len(body); {
 		if body[i] == '"' {
@@ -118,7 +130,7 @@ func finite(body []byte) []byte {
 			continue
 		}
 		if word := notNumber(body[i:]); word > 0 {
-			out = append(out, "null"...)
+			out = append(out, by(string(body[i:i+word]))...)
 			i += word
 			continue
 		}
