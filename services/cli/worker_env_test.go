@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -109,6 +110,20 @@ func TestWorkerEnvHasOtherForms(t *testing.T) {
 	}
 	if got := runRole(t, env, "worker", "env", "ep", "--format", "yaml"); got.code != 2 || got.out != "" {
 		t.Errorf("got %d %s, want a usage error and no token", got.code, got.out)
+	}
+}
+
+// A token that nothing has would let nothing in, and its worker would be listed.
+func TestWorkerEnvRevokesATokenThatItCannotPrint(t *testing.T) {
+	t.Chdir(t.TempDir())
+	var last http.Request
+	url := api{
+		"POST /v1/endpoints/ep/workers":      {200, `{"id":"w1","endpoint":"ep","token":"t","env":{"a-b":"c"}}`},
+		"DELETE /v1/endpoints/ep/workers/w1": {204, ""},
+	}.start(t, &last)
+	got := runRole(t, map[string]string{"FLIGHTLINE_URL": url}, "worker", "env", "ep", "--format", "export")
+	if got.code == 0 || !strings.Contains(got.err, `variable "a-b"`) || last.Method != http.MethodDelete {
+		t.Errorf("got %+v and at last a %s, want the token revoked", got, last.Method)
 	}
 }
 

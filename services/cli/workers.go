@@ -104,6 +104,9 @@ func (sh *shell) workerEnv() *cobra.Command {
 		if err == nil {
 			_, err = fmt.Fprintln(sh.Out, text)
 		}
+		if err != nil { // nothing has the token
+			err = errors.Join(err, api.Workers().Revoke(ctx, args[0], w.ID))
+		}
 		return err
 	})
 	return c
