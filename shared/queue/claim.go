@@ -66,6 +66,32 @@ func (c *Consumer) claim(ctx context.Context, m *received) (*Lease, error) {
 	}
 }
 
+// giveBackUnanswered gives a job back whose pick-up was stored while its answer was lost: others
+// would count this worker as lost, which lives and does not run the job. It goes on until JetStream
+// answers or ctx ends; nothing could be picked up meanwhile.
+func (c *Consumer) giveBackUnanswered(ctx context.Context, m *received) {
+	msg, _, err := c.open(m)
+	if err != nil || !c.claimed(msg.ID) {
+		return
+	}
+	defer c.unclaimed(msg.ID)
+	_, err = bus.UntilAnswered(ctx, func() (*record.Record, error) {
+		within, cancel := bus.Bounded(ctx)
+		defer cancel()
+		r, err := c.read(within, msg)
+		if err != nil || r == nil || r.Status != job.InProgress || r.Holder != c.id {
+			return nil, err
+		}
+		if waits, err := c.waits(within, msg); err != nil || !waits { // else nothing would end it
+			return nil, err
+		}
+		return c.q.move(within, c.at, r, job.Release, givenBack)
+	})
+	if err != nil {
+		c.q.log.DebugContext(ctx, "job that was picked up without an answer not given back", "endpoint", c.at.Endpoint, "job", msg.ID, "err", err)
+	}
+}
+
 // waits reports whether the queue message of a delivery is still there. One that
 // is not belongs to a job that ended, and whose record may be gone too.
 func (c *Consumer) waits(ctx context.Context, msg *record.Record) (bool, error) {

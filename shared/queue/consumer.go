@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -128,6 +129,9 @@ func (c *Consumer) Next(ctx context.Context) (*Lease, error) {
 		cancel()
 		if lease != nil {
 			return lease, nil
+		}
+		if errors.Is(err, bus.ErrUnavailable) {
+			c.giveBackUnanswered(ctx, m)
 		}
 		if err != nil && ctx.Err() != nil {
 			return nil, ctx.Err()
