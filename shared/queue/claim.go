@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,17 +79,47 @@ func (c *Consumer) giveBackUnanswered(ctx context.Context, m *received) {
 	_, err = bus.UntilAnswered(ctx, func() (*record.Record, error) {
 		within, cancel := bus.Bounded(ctx)
 		defer cancel()
-		r, err := c.read(within, msg)
+		r, err := c.settle(within, m, msg)
 		if err != nil || r == nil || r.Status != job.InProgress || r.Holder != c.id {
-			return nil, err
-		}
-		if waits, err := c.waits(within, msg); err != nil || !waits { // else nothing would end it
 			return nil, err
 		}
 		return c.q.move(within, c.at, r, job.Release, givenBack)
 	})
 	if err != nil {
 		c.q.log.DebugContext(ctx, "job that was picked up without an answer not given back", "endpoint", c.at.Endpoint, "job", msg.ID, "err", err)
+	}
+}
+
+// settle returns the record of a job once it is decided whether an unanswered pick-up of it is
+// stored, nil if nothing would end a run. In a cluster a leader without a majority answers reads,
+// and what it did not answer may be stored later: there the job is picked up again, since one
+// of two such writes is refused.
+func (c *Consumer) settle(ctx context.Context, m *received, msg *record.Record) (*record.Record, error) {
+	for {
+		r, err := c.read(ctx, msg)
+		if err != nil {
+			return nil, err
+		}
+		if waits, err := c.waits(ctx, msg); err != nil || !waits {
+			return nil, err
+		}
+		from := cmp.Or(r, msg)
+		if !c.q.bus.Clustered() || from.Status != job.InQueue || !c.q.Now().Before(from.Expires) {
+			return r, nil
+		}
+		var l *Lease
+		if r == nil {
+			l, err = c.begin(ctx, m, msg)
+		} else {
+			l, err = c.run(ctx, msg, r, r.Lost)
+		}
+		if l != nil {
+			c.release(l)
+			return l.rec, nil
+		}
+		if !errors.Is(err, bus.ErrConflict) {
+			return nil, err
+		}
 	}
 }
 
