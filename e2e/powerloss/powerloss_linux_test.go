@@ -57,7 +57,7 @@ func TestAPowerCutTakesBackNoAnswer(t *testing.T) {
 							s.dev.Tell()
 							t.FailNow()
 						}
-						l.drain(t, s, cut, fs.name != ordered.name)
+						l.drain(t, s, cut, sync != "group" || fs.name != ordered.name)
 						s.dev.Stop(program.StopWithin)
 					})
 				}
