@@ -41,13 +41,13 @@ func TestNoWriteIsAnsweredBeforeTheBarrierIsServed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	publish := func(subject string) error {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+	publish := func(ctx context.Context, subject string) error {
 		_, err := c.Publish(ctx, "S", &nats.Msg{Subject: subject, Header: nats.Header{}}, 0)
 		return err
 	}
-	if err := publish("s.1"); !errors.Is(err, bus.ErrUnavailable) {
+	early, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := publish(early, "s.1"); !errors.Is(err, bus.ErrUnavailable) {
 		t.Errorf("before: got %v, want ErrUnavailable", err)
 	}
 	waits := make(chan string, 1)
@@ -58,7 +58,7 @@ func TestNoWriteIsAnsweredBeforeTheBarrierIsServed(t *testing.T) {
 		return nil
 	})
 	s.WaitForBarrier(t, "durable.")
-	if err := publish("s.2"); err != nil {
+	if err := publish(t.Context(), "s.2"); err != nil {
 		t.Errorf("after: got %v", err)
 	}
 	if got := <-waits; got != "S" {
