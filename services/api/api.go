@@ -58,7 +58,7 @@ const instanceRole = "api"
 type Deps struct {
 	Queue    *queue.Queue
 	Registry *registry.Registry
-	// Events tell of jobs that are gone, and count what is over.
+	// Events has the ends of jobs that are gone, and counts what is over.
 	Events *events.Log
 }
 

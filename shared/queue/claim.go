@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,7 +78,7 @@ func (c *Consumer) giveBackUnanswered(ctx context.Context, m *received) {
 	_, err = bus.UntilAnswered(ctx, func() (*record.Record, error) {
 		within, cancel := bus.Bounded(ctx)
 		defer cancel()
-		r, err := c.settle(within, m, msg)
+		r, err := c.settle(within, msg)
 		if err != nil || r == nil || r.Status != job.InProgress || r.Holder != c.id {
 			return nil, err
 		}
@@ -94,7 +93,7 @@ func (c *Consumer) giveBackUnanswered(ctx context.Context, m *received) {
 // stored, nil if nothing would end a run. In a cluster a leader without a majority answers reads,
 // and what it did not answer may be stored later: there the job is picked up again, since one
 // of two such writes is refused.
-func (c *Consumer) settle(ctx context.Context, m *received, msg *record.Record) (*record.Record, error) {
+func (c *Consumer) settle(ctx context.Context, msg *record.Record) (*record.Record, error) {
 	for {
 		r, err := c.read(ctx, msg)
 		if err != nil {
@@ -103,21 +102,15 @@ func (c *Consumer) settle(ctx context.Context, m *received, msg *record.Record) 
 		if waits, err := c.waits(ctx, msg); err != nil || !waits {
 			return nil, err
 		}
-		from := cmp.Or(r, msg)
-		if !c.q.bus.Clustered() || from.Status != job.InQueue || !c.q.Now().Before(from.Expires) {
+		decided := decide(r, deliveryFacts{seq: msg.QueueSeq, expires: msg.Expires, holder: c.id, now: c.q.Now()})
+		if !c.q.bus.Clustered() || decided != decideBegin && decided != decideResume {
 			return r, nil
 		}
-		var l *Lease
-		if r == nil {
-			l, err = c.begin(ctx, m, msg)
-		} else {
-			l, err = c.run(ctx, msg, r, r.Lost)
+		from, lost := msg, 0
+		if r != nil {
+			from, lost = r, r.Lost
 		}
-		if l != nil {
-			c.release(l)
-			return l.rec, nil
-		}
-		if !errors.Is(err, bus.ErrConflict) {
+		if _, err := c.pickUp(ctx, msg, from, lost); err != nil && !errors.Is(err, bus.ErrConflict) {
 			return nil, err
 		}
 	}
@@ -303,12 +296,32 @@ func (c *Consumer) run(ctx context.Context, msg, from *record.Record, lost int) 
 			return nil, err
 		}
 	}
-	stale := from.Status == job.InProgress
-	r, err := c.q.move(ctx, c.at, from, job.Claim, func(n *record.Record) {
+	r, err := c.pickUp(ctx, msg, from, lost)
+	if err == nil && c.q.Now().Sub(r.Changed) > slowClaim {
+		r, err = c.q.move(ctx, c.at, r, job.Touch, func(n *record.Record) {
+			n.Started, n.Deadline = n.Changed, n.Changed.Add(n.ExecutionTimeout)
+		})
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.q.Reach(AfterRecord)
+	if from.Status == job.InProgress {
+		c.q.notify(c.at, r.ID)
+	}
+	l := &Lease{Job: r.Job, Input: input, S3Config: msg.S3Config, consumer: c, msg: msg, rec: r, ackTo: r.AckSubject, given: r.QueueServer, changed: make(chan struct{}, 1)}
+	l.touch()
+	c.hold(l)
+	return l, nil
+}
+
+// pickUp writes that this consumer runs the attempt.
+func (c *Consumer) pickUp(ctx context.Context, msg, from *record.Record, lost int) (*record.Record, error) {
+	return c.q.move(ctx, c.at, from, job.Claim, func(n *record.Record) {
 		now := n.Changed
 		rememberStart(n, n.Started)
 		n.Run++
-		if stale && n.AckTimeout > 0 {
+		if from.Status == job.InProgress && n.AckTimeout > 0 {
 			n.Undelivered++
 		}
 		n.AckTimeout = c.confirm
@@ -324,22 +337,6 @@ func (c *Consumer) run(ctx context.Context, msg, from *record.Record, lost int) 
 		}
 		n.InlineOutput, n.Output = nil, nil
 	})
-	if err == nil && c.q.Now().Sub(r.Changed) > slowClaim {
-		r, err = c.q.move(ctx, c.at, r, job.Touch, func(n *record.Record) {
-			n.Started, n.Deadline = n.Changed, n.Changed.Add(n.ExecutionTimeout)
-		})
-	}
-	if err != nil {
-		return nil, err
-	}
-	c.q.Reach(AfterRecord)
-	if stale {
-		c.q.notify(c.at, r.ID)
-	}
-	l := &Lease{Job: r.Job, Input: input, S3Config: msg.S3Config, consumer: c, msg: msg, rec: r, ackTo: r.AckSubject, given: r.QueueServer, changed: make(chan struct{}, 1)}
-	l.touch()
-	c.hold(l)
-	return l, nil
 }
 
 // notify asks the holder of a job, if it has one, to read its record.
