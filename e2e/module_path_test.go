@@ -13,6 +13,7 @@ import (
 // The repository can get a public address: one command gives the module another
 // path, and every import, those of tests included, still leads to a package.
 func TestTheModuleCanMove(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("bash"); err != nil {
 		require.Skip(t, "readme", "bash is not there")
 	}

@@ -46,7 +46,7 @@ const together = 32
 func play(t *testing.T, w *env) {
 	t.Helper()
 	all := scenarios()
-	long := func(name string) int { return -len(regexp.MustCompile("^(rate|ttl)").FindString(name)) }
+	long := func(name string) int { return -len(regexp.MustCompile("^(rate|statistics|ttl)").FindString(name)) }
 	names := slices.SortedFunc(maps.Keys(all), func(a, b string) int { return cmp.Or(cmp.Compare(long(a), long(b)), cmp.Compare(a, b)) })
 	next := make(chan string)
 	var wg sync.WaitGroup
@@ -73,6 +73,7 @@ func TestContract(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute")
 	}
+	t.Parallel()
 	s := program.New(t)
 	gpus := filepath.Join(s.Dir, "gpus.json")
 	if err := os.WriteFile(gpus, []byte(contractGPUs), 0o600); err != nil {

@@ -166,6 +166,7 @@ func serialOf(t *testing.T, client *http.Client, url string) string {
 }
 
 func TestTLSFilesThatWillNotDoAreToldAtTheStart(t *testing.T) {
+	t.Parallel()
 	a := certstest.New(t)
 	cert, key := a.Issue("server")
 	foreign, foreignKey := a.Issue("foreign", "flightline.example")

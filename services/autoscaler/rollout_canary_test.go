@@ -173,6 +173,9 @@ func (s *env) canary() *events.Log {
 	s.endpoint("ep", bounds(4, 9), func(e *endpoint.Endpoint) { e.CanaryPercent = 25 })
 	s.autoscaler(s.engine("machine"))
 	s.runs("ep", map[int]int{1: 4})
+	for _, id := range s.versions(1) { // else the first of them is silent while it drains
+		testenv.EventuallyNone(s.t, func() string { return s.stateOf("ep", id, registry.WorkerIdle) })
+	}
 	s.update("ep", func(e *endpoint.Endpoint) { e.Fleet.Command = []string{"worker", "--new"} })
 	s.runs("ep", map[int]int{1: 3, 2: 1})
 	return s.events()
