@@ -74,11 +74,11 @@ func (l *Lists) Live(ctx context.Context, e endpoint.Endpoint, w ListOptions) (j
 func (l *Lists) Ended(ctx context.Context, e endpoint.Endpoint, w ListOptions) (jobs []ListItem, next uint64, err error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	at := record.LocationOf(e)
+	at, server := record.LocationOf(e), l.q.nc.ConnectedServerId()
 	jobs, next, err = w.walk(ctx, l.q.read, streams.Records(e.Partition), streams.AnyAttempt(e.Partition, e.ID, "*"),
 		func(got []*nats.Msg) ([]*record.Record, error) { return l.q.read.ended(ctx, at, got) })
 	if err == nil && len(jobs) > 0 { // readers must not see an end that a power loss may undo
-		err = l.q.bus.WaitDurable(ctx, streams.Records(e.Partition), l.q.nc.ConnectedServerId())
+		err = l.q.bus.WaitDurable(ctx, streams.Records(e.Partition), server)
 	}
 	return jobs, next, err
 }
@@ -203,6 +203,7 @@ func parseAll(at record.Location, got []*nats.Msg, parse func(record.Location, *
 func (l *Lists) Lookup(ctx context.Context, e endpoint.Endpoint, ids []job.ID) (map[job.ID]job.Job, error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
+	server := l.q.nc.ConnectedServerId()
 	newest, err := l.q.read.rawOf(ctx, record.LocationOf(e), ids)
 	if err != nil {
 		return nil, err
@@ -214,7 +215,7 @@ func (l *Lists) Lookup(ctx context.Context, e endpoint.Endpoint, ids []job.ID) (
 			seen[id] = r.Job
 		}
 	}
-	return seen, l.q.bus.WaitDurable(ctx, streams.Records(e.Partition), l.q.nc.ConnectedServerId())
+	return seen, l.q.bus.WaitDurable(ctx, streams.Records(e.Partition), server)
 }
 
 // maxHandedOut bounds the jobs of a class that Lists.HandedOut reads.

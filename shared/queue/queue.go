@@ -140,7 +140,9 @@ func (q *Queue) Until(t time.Time) time.Duration { return q.bus.Until(t) }
 func (q *Queue) CreateEndpoint(ctx context.Context, e endpoint.Endpoint) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*bus.CallTimeout) // three replicas take their time
 	defer cancel()
+	var server string // that answered
 	lost, err := bus.UntilAnswered(ctx, func() (*jetstream.StreamInfo, error) {
+		server = q.nc.ConnectedServerId()
 		lost, err := streams.RecoverEndpoint(ctx, q.js, streams.Config{Replicas: q.cfg.Replicas}, e)
 		return lost, bus.Unavailable(err)
 	})
@@ -149,7 +151,7 @@ func (q *Queue) CreateEndpoint(ctx context.Context, e endpoint.Endpoint) error {
 	}
 	q.missing.recovered(ctx, e.ID, lost)
 	for _, stream := range []string{streams.Jobs(e.ID), streams.Bucket(streams.BucketEndpoints)} {
-		if err := q.bus.WaitDurable(ctx, stream, q.nc.ConnectedServerId()); err != nil {
+		if err := q.bus.WaitDurable(ctx, stream, server); err != nil {
 			return err
 		}
 	}

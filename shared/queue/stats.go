@@ -283,7 +283,7 @@ func (ct *Counts) Position(ctx context.Context, e endpoint.Endpoint, id job.ID) 
 	p := Position{Job: r.Job}
 	p.Job.Output = nil
 	if r.Status != job.InQueue {
-		return p, ct.q.bus.WaitDurable(ctx, streams.Records(e.Partition), ct.q.nc.ConnectedServerId())
+		return p, ct.q.bus.WaitDurable(ctx, streams.Records(e.Partition), r.Server)
 	}
 	normal, low, err := ct.q.read.consumers(ctx, e.ID)
 	if err != nil {
