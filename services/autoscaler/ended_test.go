@@ -30,8 +30,7 @@ func (c *crasher) Start(_ context.Context, start driver.Start) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.n++
-	now := time.Now().Add(c.ahead)
-	c.ended[start.PodID] = driver.Instance{PodID: start.PodID, Life: start.Life, Code: 1, Reason: "boom", Started: now, Ended: now}
+	c.ended[start.PodID] = driver.Instance{PodID: start.PodID, Life: start.Life, Code: 1, Reason: "boom", Started: time.Now().Add(c.ahead)}
 	return nil
 }
 
@@ -138,7 +137,7 @@ func TestAWorkerThatRestartsItselfIsStartedAgainWhateverTheClock(t *testing.T) {
 	s.endpoint("ep", bounds(0, 1))
 	s.refreshing("w")
 	started := time.Now().Add(time.Minute)
-	a.ended(t.Context(), s.get("w"), driver.Instance{PodID: "w", Started: started, Ended: started.Add(time.Second)})
+	a.ended(t.Context(), s.get("w"), driver.Instance{PodID: "w", Started: started})
 	if p := s.get("w"); p.Status != pod.Running || p.Refreshed.IsZero() {
 		t.Errorf("got %s: %s, restarted itself at %s, want it started again, and when", p.Status, p.Change, p.Refreshed)
 	}

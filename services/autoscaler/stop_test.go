@@ -82,7 +82,7 @@ func TestAnEndIsForgottenOnlyOnceItIsNoted(t *testing.T) {
 	a := s.agentOf(h)
 	s.pod("once", at)
 	p := s.get("once")
-	i := driver.Instance{PodID: "once", Started: time.Now(), Ended: time.Now()}
+	i := driver.Instance{PodID: "once", Started: time.Now()}
 	s.Stop()
 	within, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
@@ -108,7 +108,7 @@ func TestAWorkerWhoseRecordAloneSaysThatItDrainsHasLeft(t *testing.T) {
 	a := s.agentOf(&hooked{engine: s.engine("machine")})
 	for id, code := range map[string]int{"done": 0, "broken": 1} {
 		s.pod(id, at, of("ep"), func(p *pod.Pod) { p.Drain.At = p.Created })
-		a.ended(t.Context(), s.get(id), driver.Instance{PodID: id, Code: code, Started: time.Now(), Ended: time.Now()})
+		a.ended(t.Context(), s.get(id), driver.Instance{PodID: id, Code: code, Started: time.Now()})
 		if p := s.get(id); p.Failed() != (code != 0) {
 			t.Errorf("code %d: got failed %v (%s: %s)", code, p.Failed(), p.By, p.Change)
 		}

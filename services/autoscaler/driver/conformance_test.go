@@ -105,14 +105,11 @@ var conform = map[string]func(*testing.T, rig){
 		t.Helper()
 		r.start(t, "p1", "run")
 		x, found := r.find(t, "p1")
-		if !found || !x.Running || x.Endpoint != "ep" || x.Started.IsZero() || !x.Ended.IsZero() {
+		if !found || !x.Running || x.Endpoint != "ep" || x.Started.IsZero() {
 			t.Fatalf("got %+v %v, want it running", x, found)
 		}
 		r.stop(t, "p1", patience)
-		x = r.ended(t, "p1")
-		if x.Ended.Before(x.Started) {
-			t.Errorf("got %+v, want an end after the start", x)
-		}
+		r.ended(t, "p1")
 	},
 	"a start of what runs changes nothing": func(t *testing.T, r rig) {
 		t.Helper()
@@ -157,7 +154,7 @@ var conform = map[string]func(*testing.T, rig){
 		t.Helper()
 		r.start(t, "p1", "exit", "7", "no such model")
 		x := r.ended(t, "p1")
-		if x.Code != 7 || x.Reason != "no such model" || x.Started.IsZero() || x.Ended.IsZero() {
+		if x.Code != 7 || x.Reason != "no such model" || x.Started.IsZero() {
 			t.Errorf("got %+v, want code 7", x)
 		}
 		r.start(t, "p2", "exit", "0", "done")
@@ -185,7 +182,7 @@ var conform = map[string]func(*testing.T, rig){
 		first := r.ended(t, "p1")
 		r.start(t, "p1", "run")
 		x, found := r.find(t, "p1")
-		if !found || !x.Running || x.Code != 0 || x.Reason != "" || x.Started.Before(first.Ended) {
+		if !found || !x.Running || x.Code != 0 || x.Reason != "" || !x.Started.After(first.Started) {
 			t.Errorf("got %+v %v, want it running again", x, found)
 		}
 	},

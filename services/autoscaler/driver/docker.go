@@ -364,10 +364,10 @@ func instanceOf(c container.Summary, i container.InspectResponse) Instance {
 		}
 		return x
 	}
-	x.Ended, x.Code = instant(s.FinishedAt), s.ExitCode
+	x.Code = s.ExitCode
 	switch {
 	case s.Status == container.StateCreated:
-		x.Ended, x.Code, x.Reason = time.Unix(c.Created, 0), -1, "it was never started"
+		x.Code, x.Reason = -1, "it was never started"
 	case s.OOMKilled:
 		x.Code, x.Reason = -1, "killed: out of memory"
 	case s.ExitCode > signalled && s.ExitCode <= signalled+maxSignal:

@@ -164,7 +164,7 @@ func TestWhatCannotBeAContainerIsRefused(t *testing.T) {
 }
 
 func TestInstanceOf(t *testing.T) {
-	began, ended := "2026-01-02T03:04:05.6Z", "2026-01-02T03:05:05.6Z"
+	const began = "2026-01-02T03:04:05.6Z"
 	labels := map[string]string{podLabel: "p1", endpointLabel: "ep", gpusLabel: "GPU-1,GPU-2"}
 	for name, tt := range map[string]struct {
 		state container.State
@@ -172,17 +172,14 @@ func TestInstanceOf(t *testing.T) {
 	}{
 		"runs":          {container.State{Status: container.StateRunning, StartedAt: began}, Instance{Running: true, PortMappings: map[int]int{}}},
 		"paused":        {container.State{Status: container.StatePaused, StartedAt: began}, Instance{Running: true, PortMappings: map[int]int{}}},
-		"ended":         {container.State{Status: container.StateExited, ExitCode: 3, StartedAt: began, FinishedAt: ended}, Instance{Code: 3}},
-		"by a signal":   {container.State{Status: container.StateExited, ExitCode: 143, StartedAt: began, FinishedAt: ended}, Instance{Code: -1}},
-		"255 is a code": {container.State{Status: container.StateExited, ExitCode: 255, StartedAt: began, FinishedAt: ended}, Instance{Code: 255}},
-		"no memory":     {container.State{Status: container.StateExited, ExitCode: 137, OOMKilled: true, StartedAt: began, FinishedAt: ended}, Instance{Code: -1, Reason: "killed: out of memory"}},
-		"engine's word": {container.State{Status: container.StateExited, ExitCode: 127, Error: "no such file", StartedAt: began, FinishedAt: ended}, Instance{Code: 127, Reason: "no such file"}},
+		"ended":         {container.State{Status: container.StateExited, ExitCode: 3, StartedAt: began}, Instance{Code: 3}},
+		"by a signal":   {container.State{Status: container.StateExited, ExitCode: 143, StartedAt: began}, Instance{Code: -1}},
+		"255 is a code": {container.State{Status: container.StateExited, ExitCode: 255, StartedAt: began}, Instance{Code: 255}},
+		"no memory":     {container.State{Status: container.StateExited, ExitCode: 137, OOMKilled: true, StartedAt: began}, Instance{Code: -1, Reason: "killed: out of memory"}},
+		"engine's word": {container.State{Status: container.StateExited, ExitCode: 127, Error: "no such file", StartedAt: began}, Instance{Code: 127, Reason: "no such file"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt.want.PodID, tt.want.Endpoint, tt.want.Started, tt.want.GPUs = "p1", "ep", instant(began), []string{"GPU-1", "GPU-2"}
-			if !tt.want.Running {
-				tt.want.Ended = instant(ended)
-			}
 			got := instanceOf(container.Summary{Labels: labels}, container.InspectResponse{State: &tt.state, NetworkSettings: &container.NetworkSettings{}})
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Error(diff)

@@ -150,7 +150,6 @@ type Instance struct {
 	Code    int
 	Reason  string
 	Started time.Time
-	Ended   time.Time
 	// GPUs are the UUIDs of those that it was started with, nil for none.
 	GPUs []string
 	// PublicIP and PortMappings are known once the pod is up.

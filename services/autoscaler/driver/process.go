@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"os"
@@ -29,12 +30,9 @@ var ErrBusy = errors.New("driver: the folder is in use")
 
 // ProcessConfig says where a Process keeps its things. Folder is required.
 type ProcessConfig struct {
-	// Folder holds what is known of the pods, what they wrote, and the id of
-	// the machine. It is made if it is absent, for this user only.
+	// Folder holds what is known of the pods, and the id of the machine. It is made if it
+	// is absent, for this user only.
 	Folder string
-	// LogBytes bounds what is kept of one pod's output; twice as much may lie
-	// there. 0 means 1 MiB.
-	LogBytes int64
 	// Reaper is the command line that calls RunReaper, to which the mark and the
 	// grace are appended. Empty means that there is no reaper. Linux only.
 	Reaper []string
@@ -43,7 +41,8 @@ type ProcessConfig struct {
 }
 
 const (
-	defaultLogBytes = 1 << 20
+	// drainTimeout bounds reading what a pod that ended had written.
+	drainTimeout = 2 * time.Second
 	// killTimeout bounds the wait for processes that were sent SIGKILL. What goes on hangs in
 	// the kernel, as in a GPU driver: no signal ends it.
 	killTimeout = 10 * time.Second
@@ -103,7 +102,7 @@ func NewProcess(ctx context.Context, cfg ProcessConfig) (*Process, error) {
 	if cfg.Folder == "" {
 		return nil, errors.New("driver: the process driver needs a folder")
 	}
-	cfg.LogBytes, cfg.Log = cmp.Or(cfg.LogBytes, defaultLogBytes), cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	if err := os.MkdirAll(filepath.Join(cfg.Folder, podsFolder), 0o700); err != nil {
 		return nil, fmt.Errorf("process driver: %w", err)
 	}
@@ -210,10 +209,12 @@ var errClosed = errors.New("driver: closed")
 
 // process is one pod, alive or ended.
 type process struct {
-	cmd  *exec.Cmd     // nil if an earlier life started it
 	done chan struct{} // closed once it ended
-	log  *podLog       // nil if an earlier life started it
-	gpus []string      // nil if an earlier life started it
+	// The rest is nil if an earlier life started it.
+	cmd    *exec.Cmd
+	end    *tail   // of stderr
+	output *Output // nil for none
+	gpus   []string
 
 	mu     sync.Mutex
 	record record
@@ -273,20 +274,15 @@ func (p *Process) launch(ctx context.Context, s Start, argv []string) (*process,
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", pod.ErrInvalid, err)
 	}
-	log, err := p.openLog(s)
-	if err != nil {
-		return nil, err
+	end := &tail{conceal: pod.Concealer(s.Env)}
+	cmd := &exec.Cmd{Path: path, Args: argv, Env: p.environment(s), Stderr: end, SysProcAttr: leader(), WaitDelay: drainTimeout}
+	if s.Output != nil {
+		cmd.Stdout, cmd.Stderr = s.Output.Stdout, io.MultiWriter(end, s.Output.Stderr)
 	}
-	cmd := &exec.Cmd{
-		Path: path, Args: argv, Env: p.environment(s), Stdout: log.out.w, Stderr: log.err.w, SysProcAttr: leader(),
-	}
-	err = p.start(cmd)
-	log.started()
-	if err != nil {
-		log.close(0)
+	if err := p.start(cmd); err != nil {
 		return nil, fmt.Errorf("%w: %w", pod.ErrInvalid, err)
 	}
-	x := &process{cmd: cmd, done: make(chan struct{}), log: log, gpus: s.gpuUUIDs(), record: record{
+	x := &process{cmd: cmd, done: make(chan struct{}), end: end, output: s.Output, gpus: s.gpuUUIDs(), record: record{
 		PodID: s.PodID, Endpoint: s.Endpoint, Life: s.Life, PID: cmd.Process.Pid, Started: time.Now().UTC(),
 		Birth: birthOf(cmd.Process.Pid), Boot: bootID(),
 	}}
@@ -320,20 +316,18 @@ func (p *Process) marks(x *process) []string {
 // wait sees to the end of a pod: the rest of it is killed, how it ended kept.
 func (p *Process) wait(ctx context.Context, x *process) {
 	defer close(x.done)
-	pid := x.cmd.Process.Pid
-	awaitExit(pid)
-	killGroup(pid) // before its number is free
-	_ = x.cmd.Wait()
+	awaitExit(x.cmd)
+	killGroup(x.cmd.Process.Pid) // before its number is free
 	if err := killMarkedAll(ctx, p.marks(x), killTimeout); err != nil {
 		p.log.WarnContext(ctx, "processes of a pod that ended go on", "pod", x.record.PodID, "err", err)
 	}
-	x.log.close(logDrainTimeout)
-	x.log.output.Close()
+	_ = x.cmd.Wait() // and for what it wrote, unless somebody keeps its outputs open
+	x.output.Close()
 
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.record.Ended = time.Now().UTC()
-	x.record.Code, x.record.Reason = x.cmd.ProcessState.ExitCode(), x.log.end.text()
+	x.record.Code, x.record.Reason = x.cmd.ProcessState.ExitCode(), x.end.text()
 	if x.record.Code < 0 { // a signal has no code
 		x.record.Reason = strings.TrimSuffix(x.cmd.ProcessState.String()+": "+x.record.Reason, ": ")
 	}
@@ -409,7 +403,7 @@ func (x *process) instance() Instance {
 	defer x.mu.Unlock()
 	return Instance{
 		PodID: x.record.PodID, Endpoint: x.record.Endpoint, Life: x.record.Life, Running: running,
-		Code: x.record.Code, Reason: x.record.Reason, Started: x.record.Started, Ended: x.record.Ended, GPUs: x.gpus,
+		Code: x.record.Code, Reason: x.record.Reason, Started: x.record.Started, GPUs: x.gpus,
 	}
 }
 

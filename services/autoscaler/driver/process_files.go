@@ -5,12 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -22,12 +20,10 @@ import (
 
 // What a Process keeps in its folder.
 const (
-	podsFolder  = "pods"       // a record and the output of each pod
-	machineFile = "machine"    // the id
-	lockFile    = "lock"       // held while a Process uses the folder
-	recordEnd   = ".json"      // of a pod's record
-	logEnd      = ".log"       // of its output
-	oldLogEnd   = ".log.older" // of what came before that
+	podsFolder  = "pods"    // a record of each pod
+	machineFile = "machine" // the id
+	lockFile    = "lock"    // held while a Process uses the folder
+	recordEnd   = ".json"   // of a pod's record
 )
 
 // record is what is kept of a pod, so that a program that was killed finds it
@@ -46,8 +42,8 @@ type record struct {
 	Reason  string    `json:"reason,omitempty"`
 }
 
-func (p *Process) file(podID, end string) string {
-	return filepath.Join(p.cfg.Folder, podsFolder, podID+end)
+func (p *Process) file(podID string) string {
+	return filepath.Join(p.cfg.Folder, podsFolder, podID+recordEnd)
 }
 
 // write replaces the pod's record as a whole.
@@ -56,7 +52,7 @@ func (p *Process) write(r record) error {
 	if err != nil {
 		return err
 	}
-	return disk.ReplaceFile(p.file(r.PodID, recordEnd), text)
+	return disk.ReplaceFile(p.file(r.PodID), text)
 }
 
 // readAll returns the records of the folder. What cannot be read is forgotten:
@@ -72,7 +68,7 @@ func (p *Process) readAll() ([]record, error) {
 		if !found || !pod.ValidID(id) {
 			continue
 		}
-		text, err := os.ReadFile(p.file(id, recordEnd))
+		text, err := os.ReadFile(p.file(id))
 		var r record
 		if err != nil || json.Unmarshal(text, &r) != nil || r.PodID != id {
 			continue
@@ -86,13 +82,10 @@ func (p *Process) erase(podID string) error {
 	if !pod.ValidID(podID) {
 		return nil
 	}
-	var all []error
-	for _, end := range []string{recordEnd, logEnd, oldLogEnd} {
-		if err := os.Remove(p.file(podID, end)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			all = append(all, err)
-		}
+	if err := os.Remove(p.file(podID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	return errors.Join(all...)
+	return nil
 }
 
 // machineOf is the id that the folder keeps; the first call makes one.
@@ -119,58 +112,7 @@ const (
 	tailOverlap = pod.MaxEnvBytes
 	// tailStep is how far apart the places are where a long line may be cut.
 	tailStep = 32
-	// logDrainTimeout bounds reading what a pod that ended had written.
-	logDrainTimeout = 2 * time.Second
 )
-
-// podLog takes what a pod writes: all of it into a file that is bounded, the
-// end of stderr into memory.
-type podLog struct {
-	out, err pipe
-	file     *boundedFile
-	copying  sync.WaitGroup
-	end      tail    // of stderr
-	output   *Output // nil for none
-}
-
-// pipe is one of a pod's outputs; w is the pod's end.
-type pipe struct{ r, w *os.File }
-
-func (p *Process) openLog(s Start) (*podLog, error) {
-	file, err := openBounded(p.file(s.PodID, logEnd), p.file(s.PodID, oldLogEnd), p.cfg.LogBytes)
-	if err != nil {
-		return nil, err
-	}
-	output := s.Output
-	l := &podLog{file: file, end: tail{conceal: pod.Concealer(s.Env)}, output: output}
-	if l.out.r, l.out.w, err = os.Pipe(); err != nil {
-		_ = file.Close()
-		return nil, err
-	}
-	if l.err.r, l.err.w, err = os.Pipe(); err != nil {
-		_, _, _ = l.out.r.Close(), l.out.w.Close(), file.Close()
-		return nil, err
-	}
-	out, errs := io.Writer(file), io.MultiWriter(&l.end, file)
-	if output != nil {
-		out, errs = io.MultiWriter(out, output.Stdout), io.MultiWriter(errs, output.Stderr)
-	}
-	l.copying.Go(func() { _, _ = io.Copy(out, l.out.r) })
-	l.copying.Go(func() { _, _ = io.Copy(errs, l.err.r) })
-	return l, nil
-}
-
-// started lets go of the pod's ends of the pipes, which the pod has now.
-func (l *podLog) started() { _, _ = l.out.w.Close(), l.err.w.Close() }
-
-// close ends the copying: when all is read, or after a while if somebody keeps
-// the pipes open.
-func (l *podLog) close(within time.Duration) {
-	late := time.Now().Add(within)
-	_, _ = l.out.r.SetReadDeadline(late), l.err.r.SetReadDeadline(late)
-	l.copying.Wait()
-	_, _, _ = l.out.r.Close(), l.err.r.Close(), l.file.Close()
-}
 
 // tail keeps the last bytes written to it, tailOverlap and tailBytes at least.
 type tail struct {
@@ -219,54 +161,4 @@ func concealedEnd(text string, most int, conceal func(string) string) string {
 		}
 	}
 	return ""
-}
-
-// boundedFile is a file that, when it is full, becomes the older one, and
-// begins again.
-type boundedFile struct {
-	name, older string
-	most        int64
-
-	mu   sync.Mutex
-	file *os.File
-	size int64
-}
-
-func openBounded(name, older string, most int64) (*boundedFile, error) {
-	file, err := openAppend(name)
-	if err != nil {
-		return nil, err
-	}
-	f := &boundedFile{name: name, older: older, most: most, file: file}
-	if info, err := file.Stat(); err == nil {
-		f.size = info.Size()
-	}
-	return f, nil
-}
-
-// openAppend opens a file that is this user's only: it may hold anything.
-func openAppend(name string) (*os.File, error) {
-	return os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-}
-
-// Write never fails: what a disk cannot take is lost, the pod goes on.
-func (f *boundedFile) Write(b []byte) (int, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.size > 0 && f.size+int64(len(b)) > f.most {
-		_ = os.Rename(f.name, f.older)
-		if file, err := openAppend(f.name); err == nil {
-			_ = f.file.Close()
-			f.file, f.size = file, 0
-		}
-	}
-	n, _ := f.file.Write(b)
-	f.size += int64(n)
-	return len(b), nil
-}
-
-func (f *boundedFile) Close() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.file.Close()
 }

@@ -7,13 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os/exec"
 	"time"
 )
 
 // Without /proc only the group of a command is known: what leaves it is not
 // found, and what outlives a killed program is killed by no one.
 
-func awaitExit(int) {}
+func awaitExit(cmd *exec.Cmd) { _ = cmd.Wait() }
 
 func birthOf(int) string { return "" }
 
