@@ -1,6 +1,7 @@
 package files
 
 import (
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/compose-spec/compose-go/v2/cli"
 	"github.com/compose-spec/compose-go/v2/loader"
 	"github.com/compose-spec/compose-go/v2/types"
+	"github.com/google/go-cmp/cmp"
 	"github.com/sirupsen/logrus"
 )
 
@@ -144,6 +146,29 @@ func TestComposeWebhooksLinkToTheAPI(t *testing.T) {
 				t.Errorf("%s with %v: got %v, want %s", service, env, got, want)
 			}
 		}
+	}
+}
+
+// What one instance of a role may be asked by, the other may: requests go to either. Control
+// makes the streams once.
+func TestComposeInstancesOfARoleAreAlike(t *testing.T) {
+	services, alike := load(t, cluster, "FLIGHTLINE_GPUS=/gpus.json").Services, 0
+	for name, second := range services {
+		role, found := strings.CutSuffix(name, "-2")
+		if !found || role == "nats" {
+			continue
+		}
+		alike++
+		first := maps.Clone(services[role].Environment)
+		if role == "control" {
+			first["FLIGHTLINE_CREATE_STREAMS"] = second.Environment["FLIGHTLINE_CREATE_STREAMS"]
+		}
+		if diff := cmp.Diff(first, second.Environment); diff != "" {
+			t.Errorf("%s and %s differ: %s", role, name, diff)
+		}
+	}
+	if alike != 7 {
+		t.Errorf("got %d roles with two instances, want 7", alike)
 	}
 }
 
