@@ -62,8 +62,10 @@ func (s *Service) eventsOfJob(ctx context.Context, c *fiber.Ctx, e endpoint.Endp
 	return s.answerEvents(ctx, c, e, w)
 }
 
-// idSlack is to the clock that made a job's id what events.ClockSlack is to others.
-const idSlack = time.Minute
+// idSlack is how much the clock that made a job's id may differ from the server's, where the
+// events or lines of that job are looked for. listSlack bounds it for a list by the beginning
+// of an id, which reads all jobs of that time.
+const idSlack, listSlack = time.Minute, 5 * time.Second
 
 // locate says where in the log the events of w.Job are. It returns job.ErrNotFound
 // for a job of which there is no event and that cannot be read either.

@@ -33,7 +33,7 @@ func (s *Service) status(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint,
 	if err := web.Allow(c, s.registry.Keys, registry.Submit); err != nil { //nolint:contextcheck // it bounds the context of c itself
 		return err
 	}
-	j, err := s.queue.SetTTL(claiming(ctx, c), e, id, ttl)
+	j, err := s.queue.SetTTL(web.ClaimPayload(ctx, c), e, id, ttl)
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func (s *Service) statusSync(c *fiber.Ctx) error {
 
 // input answers with what the job was given, as long as it is kept.
 func (s *Service) input(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint, id job.ID) error {
-	input, j, err := s.queue.ReadInput(claiming(ctx, c), e, id)
+	input, j, err := s.queue.ReadInput(web.ClaimPayload(ctx, c), e, id)
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (s *Service) input(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint, 
 // answerStatus answers with the job as it is now, or after wait, or when it has ended.
 func (s *Service) answerStatus(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint, id job.ID, wait time.Duration) error {
 	if wait == 0 {
-		j, err := s.queue.Status(claiming(ctx, c), e, id)
+		j, err := s.queue.Status(web.ClaimPayload(ctx, c), e, id)
 		if err != nil {
 			return err
 		}
@@ -127,24 +127,19 @@ func (s *Service) await(c *fiber.Ctx, e endpoint.Endpoint, id job.ID, watch *que
 	web.BodyDone(c)
 	held, release := web.LongPoll(c, wait)
 	defer release()
-	j, err := watch.Wait(claiming(held, c))
+	j, err := watch.Wait(web.ClaimPayload(held, c))
 	ctx, cancel := context.WithTimeout(c.UserContext(), web.AnswerWithin)
 	defer cancel()
 	if err != nil && held.Err() != nil {
 		if errors.Is(context.Cause(held), web.ErrGone) {
 			return nil
 		}
-		j, err = s.queue.Status(claiming(ctx, c), e, id)
+		j, err = s.queue.Status(web.ClaimPayload(ctx, c), e, id)
 	}
 	if err != nil {
 		return err
 	}
 	return s.sendJob(ctx, c, j)
-}
-
-// claiming has room claimed for the answer before a large output is read with ctx.
-func claiming(ctx context.Context, c *fiber.Ctx) context.Context {
-	return queue.WithPayloadClaim(ctx, func(bytes int) error { return web.ClaimAnswer(c, bytes) })
 }
 
 func viewOf(j *job.Job) api.Job {

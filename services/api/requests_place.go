@@ -18,10 +18,9 @@ const (
 	// logSlack is how much later than it happened an event may be in the log for a list
 	// that ends before now: a recorder is about a second behind.
 	logSlack = 10 * time.Second
-	// madeSlack is how much the clock that made an id may differ from the server's, for a
-	// list by the beginning of an id; recentFor is for how long what it names is looked for at
-	// the newest end of the lists, since the log may not have it yet.
-	madeSlack, recentFor = 5 * time.Second, time.Minute
+	// recentFor is for how long what the beginning of an id names is looked for at the newest
+	// end of the lists, since the log may not have it yet.
+	recentFor = time.Minute
 )
 
 // placed is the part of a list of jobs that was asked for by time or by id.
@@ -66,7 +65,7 @@ func (p placed) has(j job.Job) bool {
 func (p placed) since() time.Time {
 	from := p.from
 	if p.id != "" && p.madeFrom.After(from) {
-		from = p.madeFrom.Add(-madeSlack)
+		from = p.madeFrom.Add(-listSlack)
 	}
 	if from.IsZero() {
 		return from
@@ -131,7 +130,7 @@ func (s *Service) listByID(ctx context.Context, q listQuery) (page []job.Job, ne
 			return page, next, nil
 		}
 	}
-	first := events.Firsts{ID: q.id, From: q.madeFrom.Add(-madeSlack), To: q.madeTo, After: next.ended, Most: q.limit - len(page)}
+	first := events.Firsts{ID: q.id, From: q.madeFrom.Add(-listSlack), To: q.madeTo, After: next.ended, Most: q.limit - len(page)}
 	ids, after, err := s.events.Firsts(ctx, q.endpoint.ID, first)
 	if err != nil {
 		return nil, next, err
@@ -164,7 +163,7 @@ func (s *Service) stillQueued(ctx context.Context, q listQuery) (page []job.Job,
 	if w.Statuses, _ = split(q.statuses); len(w.Statuses) == 0 {
 		return nil, 0, nil
 	}
-	if until := q.madeTo.Add(madeSlack); w.Until.IsZero() || until.Before(w.Until) {
+	if until := q.madeTo.Add(listSlack); w.Until.IsZero() || until.Before(w.Until) {
 		w.Until = until
 	}
 	list, next, err := s.queue.Lists.Live(ctx, q.endpoint, w)

@@ -88,7 +88,7 @@ func TestAListByTimeOrIDSeeksItsPlace(t *testing.T) {
 	s.tell(log, waits, retried, failed, done)
 	s.do("POST", "/ep/retry/"+retried, "")
 	ended := s.lastChange(waits, retried, failed, done)
-	later := func() bool { return s.queue.Now().After(ended.Add(madeSlack + 2*events.ClockSlack)) }
+	later := func() bool { return s.queue.Now().After(ended.Add(listSlack + 2*events.ClockSlack)) }
 	testenv.Eventually(t, "the slack of the clocks is over", later)
 	to := api.FormatTime(ended.Add(time.Millisecond))
 	cases := []struct {

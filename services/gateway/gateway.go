@@ -83,7 +83,8 @@ type Service struct {
 	counts      counts
 }
 
-// counts is what happened since the start of this instance.
+// counts is what happened since the start of this instance. Tests read it: none of it is
+// to be seen in an answer.
 type counts struct {
 	dropped   atomic.Int64 // results, chunks and progress that came late or twice
 	oversized atomic.Int64 // results that were too large to read

@@ -9,6 +9,8 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/valyala/fasthttp"
 	"golang.org/x/sync/semaphore"
+
+	"flightline/shared/queue"
 )
 
 const (
@@ -155,6 +157,12 @@ func ClaimAnswer(c *fiber.Ctx, bytes int) error {
 		held.answer, held.body = true, held.bytes
 	}
 	return held.grow(max(bytes+answerSlack, int(held.body)))
+}
+
+// ClaimPayload returns a context with which room for the answer is claimed before a large
+// input or output is read. It returns, as the read does, the error of ClaimAnswer.
+func ClaimPayload(ctx context.Context, c *fiber.Ctx) context.Context {
+	return queue.WithPayloadClaim(ctx, func(bytes int) error { return ClaimAnswer(c, bytes) })
 }
 
 // answerSlack is for what an answer has beside an output, in bytes.

@@ -153,7 +153,7 @@ func (h *Handler) answerWhole(ctx context.Context, c *fiber.Ctx, r request) erro
 	web.BodyDone(c)
 	held, release := web.LongPoll(c, maxWait)
 	defer release()
-	j, err = watch.Wait(claimingRoom(held, c)) //nolint:contextcheck // it outlasts ctx
+	j, err = watch.Wait(web.ClaimPayload(held, c)) //nolint:contextcheck // it outlasts ctx
 	if err != nil && held.Err() != nil {
 		h.abandon(held, r, false) //nolint:contextcheck // it outlasts ctx
 	}
@@ -262,10 +262,4 @@ func (h *Handler) abandon(ctx context.Context, r request, unsure bool) {
 	if err != nil && !errors.Is(err, job.ErrConflict) && !errors.Is(err, job.ErrNotFound) {
 		h.Log.WarnContext(ctx, "job that nobody waits for not cancelled", "endpoint", r.endpoint.ID, "job", r.id, "err", err)
 	}
-}
-
-// claimingRoom returns a context with which room for a large output is claimed
-// before the output is read.
-func claimingRoom(ctx context.Context, c *fiber.Ctx) context.Context {
-	return queue.WithPayloadClaim(ctx, func(bytes int) error { return web.ClaimAnswer(c, bytes) })
 }
