@@ -2,10 +2,8 @@ package autoscaler
 
 import (
 	"context"
-	"io"
 	"maps"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"flightline/services/autoscaler/driver"
@@ -47,11 +45,15 @@ func (a *agent) source(ctx context.Context, p pod.Pod, env map[string]string) (l
 	return logs.Source{Endpoint: e.ID, Partition: e.Partition, Worker: p.ID, Env: env}, err
 }
 
-// record starts a recorder, which ends by End.
-func (a *agent) record(s logs.Source) *logs.Recorder {
+// record starts a recorder of what a pod prints, and returns what ends it.
+func (a *agent) record(s logs.Source) (out, errs *logs.Stream, end func()) {
 	r := logs.NewRecorder(a.queue.Bus(), s, a.log)
 	a.logs.work.Go(func() { _ = r.Run(a.logs.ctx) }) // it returns nil
-	return r
+	out, errs = r.Stream(logs.Stdout), r.Stream(logs.Stderr)
+	return out, errs, func() {
+		_, _ = out.Close(), errs.Close() // neither fails
+		r.End()
+	}
 }
 
 // output is where a worker's pod prints to, nil for nowhere.
@@ -64,26 +66,8 @@ func (a *agent) output(ctx context.Context, p pod.Pod, env map[string]string) *d
 		a.warn(ctx, "what a pod prints is not kept", p.ID, err)
 		return nil
 	}
-	r := a.record(s)
-	left := new(atomic.Int32)
-	left.Store(2) // outputs
-	return &driver.Output{Stdout: pipe{r.Stream(logs.Stdout), r, left}, Stderr: pipe{r.Stream(logs.Stderr), r, left}}
-}
-
-// pipe is an output of a pod. The last of them that is closed ends the recorder.
-type pipe struct {
-	io.WriteCloser
-	r    *logs.Recorder
-	left *atomic.Int32
-}
-
-// Close implements io.Closer. It is called once.
-func (p pipe) Close() error {
-	err := p.WriteCloser.Close()
-	if p.left.Add(-1) == 0 {
-		p.r.End()
-	}
-	return err
+	out, errs, end := a.record(s)
+	return &driver.Output{Stdout: out, Stderr: errs, End: end}
 }
 
 // follow keeps what a pod of a driver.Follower prints, behind what is kept of it, unless
@@ -121,10 +105,8 @@ func (a *agent) copyLines(ctx context.Context, f driver.Follower, p pod.Pod) err
 	if err != nil {
 		return err
 	}
-	r := a.record(s)
-	defer r.End()
-	out, errs := r.Stream(logs.Stdout), r.Stream(logs.Stderr)
-	defer func() { _, _ = out.Close(), errs.Close() }()
+	out, errs, end := a.record(s)
+	defer end()
 	return f.Follow(ctx, p.ID, since, func(piece driver.Printed) {
 		to := out
 		if piece.Stderr {

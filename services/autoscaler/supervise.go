@@ -42,7 +42,7 @@ func (l *leader) quarantineGPUs(ctx context.Context, v *view, machines []registr
 	var errs []error
 	for _, d := range j.decide() {
 		if d.restore {
-			err := l.registry.GPUs.EndQuarantine(ctx, d.uuid, d.since, v.now, d.forget)
+			err := l.registry.GPUs.Restore(ctx, d.uuid, d.since, v.now, d.forget)
 			if errs = append(errs, err); err == nil {
 				l.log.WarnContext(ctx, "GPU restored", "gpu", d.uuid, "machine", d.machine, "reason", d.reason)
 			}

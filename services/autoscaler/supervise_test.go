@@ -65,7 +65,11 @@ func TestWorkersLeaveAQuarantinedGPU(t *testing.T) {
 	s.decidedWith("a", registry.ScalingNoGPU, "there are 2: 0 would do, 2 quarantined", "GPU-m-0 is quarantined until ", "its fan is loud")
 	s.pod("lone", func(p *pod.Pod) { p.Spec.GPUs = 1 })
 	s.told("lone", "2 quarantined; GPU-m-0 is quarantined until ")
-	if err := s.registry.GPUs.Restore(t.Context(), "GPU-m-1", s.queue.Now()); err != nil {
+	claims, err := s.registry.GPUs.Claims(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.registry.GPUs.Restore(t.Context(), "GPU-m-1", claims["GPU-m-1"].Quarantine.Since, s.queue.Now(), true); err != nil {
 		t.Fatal(err)
 	}
 	s.held("GPU-m-1:a-0-3")

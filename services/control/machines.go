@@ -101,7 +101,7 @@ func (s *Service) restoreGPU(ctx context.Context, c *fiber.Ctx) error {
 		return err
 	}
 	if held.Quarantine.Exists() {
-		if err := s.registry.GPUs.Restore(ctx, g.UUID, s.queue.Now()); err != nil {
+		if err := s.registry.GPUs.Restore(ctx, g.UUID, held.Quarantine.Since, s.queue.Now(), true); err != nil {
 			return err
 		}
 		s.log.WarnContext(ctx, "GPU restored by request", "gpu", g.UUID, "machine", machine)

@@ -155,22 +155,22 @@ func TestNoPodGetsAQuarantinedGPUUntilItsDeadline(t *testing.T) {
 	claim("b", 10, nil)
 	claim("c", 10, registry.ErrTaken)
 	quarantine("", 12, 2, 32, true) // b failed
-	if err := r.GPUs.EndQuarantine(t.Context(), "GPU-1", at(0), at(33), false); err != nil {
+	if err := r.GPUs.Restore(t.Context(), "GPU-1", at(0), at(33), false); err != nil {
 		t.Fatal(err)
 	}
 	claim("c", 13, registry.ErrQuarantined) // the one that was ended is another one
-	if err := r.GPUs.EndQuarantine(t.Context(), "GPU-1", at(12), at(33), false); err != nil {
+	if err := r.GPUs.Restore(t.Context(), "GPU-1", at(12), at(33), false); err != nil {
 		t.Fatal(err)
 	}
 	claim("c", 34, nil)
 	quarantine("", 40, 3, 70, true) // soon after
-	if err := r.GPUs.EndQuarantine(t.Context(), "GPU-1", at(40), at(71), false); err != nil {
+	if err := r.GPUs.Restore(t.Context(), "GPU-1", at(40), at(71), false); err != nil {
 		t.Fatal(err)
 	}
 	quarantine("", 71+25*60, 1, 71+25*60+10, true) // a day later
 	quarantine("key", 72+25*60, 1, 82+25*60, true) // by request
 	for range 2 {
-		if err := r.GPUs.Restore(t.Context(), "GPU-1", at(73+25*60)); err != nil {
+		if err := r.GPUs.Restore(t.Context(), "GPU-1", at(72+25*60), at(73+25*60), true); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -77,22 +77,10 @@ func (g *GPUs) Quarantine(ctx context.Context, uuid string, q Quarantine, length
 	return held, begun, err
 }
 
-// Restore ends the GPU's quarantine at now, if it has one, and forgets how often it was
-// quarantined.
-func (g *GPUs) Restore(ctx context.Context, uuid string, now time.Time) error {
-	return g.change(ctx, uuid, func(c GPUClaims) (GPUClaims, error) {
-		if !c.Quarantine.Exists() {
-			return c, errUnchanged
-		}
-		c.Quarantine.Restored, c.Quarantine.Count = now.UTC(), 0
-		return c, nil
-	})
-}
-
-// EndQuarantine ends the quarantine of the GPU that began at since, as of now; another one
-// is left alone. The next one within a day counts as its successor, unless it was wrong
-// and is forgotten.
-func (g *GPUs) EndQuarantine(ctx context.Context, uuid string, since, now time.Time, forget bool) error {
+// Restore ends the quarantine of the GPU that began at since, as of now; another one
+// is left alone. The next one within a day counts as its successor, unless this one is
+// forgotten: it was wrong, or somebody asks for it.
+func (g *GPUs) Restore(ctx context.Context, uuid string, since, now time.Time, forget bool) error {
 	return g.change(ctx, uuid, func(c GPUClaims) (GPUClaims, error) {
 		if !c.Quarantine.Exists() || !c.Quarantine.Since.Equal(since) {
 			return c, errUnchanged

@@ -101,14 +101,17 @@ func (s Start) leave(ctx context.Context) {
 	}
 }
 
-// Output takes what a pod prints. Its writers must not wait. The driver that is given
-// one closes both: when the pod has ended, or at once if it has no use for them.
-type Output struct{ Stdout, Stderr io.WriteCloser }
+// Output takes what a pod prints. Its writers must not wait. The driver that is given one
+// calls End once nothing more comes: when the pod has ended, or if it did not start.
+type Output struct {
+	Stdout, Stderr io.Writer
+	End            func()
+}
 
-// Close closes both. Of nil it does nothing.
-func (o *Output) Close() {
+// end calls End. Of nil it does nothing.
+func (o *Output) end() {
 	if o != nil {
-		_, _ = o.Stdout.Close(), o.Stderr.Close()
+		o.End()
 	}
 }
 

@@ -241,7 +241,7 @@ func (p *Process) Start(ctx context.Context, s Start) error {
 	used := false
 	defer func() {
 		if !used {
-			s.Output.Close()
+			s.Output.end()
 		}
 	}()
 	if !pod.ValidID(s.PodID) {
@@ -322,7 +322,7 @@ func (p *Process) wait(ctx context.Context, x *process) {
 		p.log.WarnContext(ctx, "processes of a pod that ended go on", "pod", x.record.PodID, "err", err)
 	}
 	_ = x.cmd.Wait() // and for what it wrote, unless somebody keeps its outputs open
-	x.output.Close()
+	x.output.end()
 
 	x.mu.Lock()
 	defer x.mu.Unlock()
