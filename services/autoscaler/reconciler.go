@@ -34,19 +34,23 @@ const (
 // are gone.
 type reconciler struct {
 	*Service
-	// absentSince is since when a pod was not heard of, and nothing excused it.
-	absentSince map[string]time.Time
+	// absent are the pods that this look does not hear of, with nothing to excuse it, by since
+	// when; before are those of the look before.
+	absent, before map[string]time.Time
 	// heard are the pods that were heard of in this term, by which of their starts.
 	heard map[string]time.Time
 	began time.Time
 }
 
 func newReconciler(s *Service) *reconciler {
-	return &reconciler{Service: s, absentSince: map[string]time.Time{}, heard: map[string]time.Time{}, began: s.queue.Now()}
+	return &reconciler{Service: s, heard: map[string]time.Time{}, began: s.queue.Now()}
 }
 
 // forgetTimes begins again to count how long pods are silent.
-func (r *reconciler) forgetTimes() { clear(r.absentSince) }
+func (r *reconciler) forgetTimes() { r.absent = nil }
+
+// begin begins a look.
+func (r *reconciler) begin() { r.before, r.absent = r.absent, map[string]time.Time{} }
 
 // finding is what should happen to a pod.
 type finding struct {
@@ -56,6 +60,7 @@ type finding struct {
 
 // reconcile looks at all pods.
 func (r *reconciler) reconcile(ctx context.Context, v *view) {
+	r.begin()
 	there := map[string]bool{}
 	for _, p := range v.pods {
 		there[p.ID] = true
@@ -78,9 +83,7 @@ func (r *reconciler) reconcile(ctx context.Context, v *view) {
 			r.letGo(ctx, v, e, p)
 		}
 	}
-	gone := func(id string, _ time.Time) bool { return !there[id] }
-	maps.DeleteFunc(r.absentSince, gone)
-	maps.DeleteFunc(r.heard, gone)
+	maps.DeleteFunc(r.heard, func(id string, _ time.Time) bool { return !there[id] })
 	r.removeOldRecords(ctx, v)
 	r.renew(ctx, v)
 }
@@ -131,8 +134,9 @@ func (r *reconciler) letGo(ctx context.Context, v *view, e endpoint.Endpoint, p 
 func (r *reconciler) examineStandalone(ctx context.Context, v *view, p pod.Pod) {
 	switch {
 	case p.Driver == "":
+	case slices.Contains(v.machines[p.Driver], p.MachineID):
 	case p.MachineID != "":
-		if found := r.examineLone(v, p); found.by != "" {
+		if found := r.silent(v, p, absenceTimeout, finding{pod.Exit, vanished}); found.by != "" {
 			r.correct(ctx, v, p, found)
 		}
 	case len(v.machines[p.Driver]) == 0 && p.Change != waitsFor(p.Driver):
@@ -147,15 +151,6 @@ func (r *reconciler) examineStandalone(ctx context.Context, v *view, p pod.Pod) 
 			r.log.DebugContext(ctx, "that a pod waits not noted, trying again", "pod", p.ID, "err", err)
 		}
 	}
-}
-
-// examineLone says what should happen to a pod of a driver and no endpoint.
-func (r *reconciler) examineLone(v *view, p pod.Pod) finding {
-	if slices.Contains(v.machines[p.Driver], p.MachineID) {
-		delete(r.absentSince, p.ID)
-		return finding{}
-	}
-	return r.silent(v, p, absenceTimeout, finding{pod.Exit, vanished})
 }
 
 // waitsFor is the last change of a pod that no machine can run.
@@ -198,19 +193,16 @@ func (r *reconciler) examine(v *view, p pod.Pod, exists bool) finding {
 	case fleet(p) && heard && w.State == registry.WorkerUnhealthy:
 		return finding{pod.Exit, "it said that it is unhealthy"}
 	case heard:
-		delete(r.absentSince, p.ID)
 		return finding{}
 	case !fleet(p):
 		return r.silent(v, p, absenceTimeout, finding{ownersEnd(exists), "its worker fell silent"})
 	case gone:
 		return r.silent(v, p, absenceTimeout, finding{pod.Exit, vanished})
 	case phase == pod.Pulling && v.now.Sub(since) < pullTimeout:
-		delete(r.absentSince, p.ID)
 		return finding{}
 	case spoke && start.Equal(p.Started):
 		return r.silent(v, p, silenceTimeout, finding{pod.Exit, fmt.Sprintf("it was not heard of for %s", silenceTimeout)})
 	}
-	delete(r.absentSince, p.ID)
 	startup := cmp.Or(p.Spec.InitTimeout(), r.cfg.Startup)
 	if v.now.Sub(job.Later(job.Later(r.began, p.Created), job.Later(p.Started, since))) >= startup {
 		return finding{pod.Exit, fmt.Sprintf("it asked for no job within %s of its start (RUNPOD_INIT_TIMEOUT); a worker does, by RunPod's SDK, the Go SDK or 'flightline worker'", startup)}
@@ -229,15 +221,9 @@ func ownersEnd(exists bool) pod.Trigger {
 
 // silent is the finding, once nothing was heard of the pod for that long.
 func (r *reconciler) silent(v *view, p pod.Pod, most time.Duration, found finding) finding {
-	since, counted := r.absentSince[p.ID]
-	if !counted {
-		r.absentSince[p.ID] = v.now
+	if lasting(p.ID, r.before, r.absent, v.now) < most {
 		return finding{}
 	}
-	if v.now.Sub(since) < most {
-		return finding{}
-	}
-	delete(r.absentSince, p.ID)
 	return found
 }
 

@@ -85,11 +85,9 @@ func TestTheKeeperFindsWhoIsGone(t *testing.T) {
 			t.Parallel()
 			p := pod.Pod{ID: "p", Endpoint: "ep", Status: pod.Running, Created: noon, Started: noon}
 			tt.pod(&p)
-			k := &reconciler{
-				Service:     &Service{cfg: Config{Startup: defaultStartup}},
-				absentSince: map[string]time.Time{}, heard: map[string]time.Time{}, began: noon,
-			}
+			k := &reconciler{Service: &Service{cfg: Config{Startup: defaultStartup}}, heard: map[string]time.Time{}, began: noon}
 			for _, l := range tt.looks {
+				k.begin()
 				v := &view{now: noon.Add(l.after), workers: map[string]registry.Worker{}, machines: map[pod.Driver][]string{pod.Process: {"m"}}}
 				if l.alone {
 					v.machines = nil

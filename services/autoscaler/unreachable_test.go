@@ -126,10 +126,12 @@ func TestAWorkerThatWokeInAnOutageIsNotEnded(t *testing.T) {
 	p := pod.Pod{ID: "w", Endpoint: "ep", Driver: pod.Process, Status: pod.Running, MachineID: "machine", Created: now.Add(-time.Hour)}
 	p.Sleep.At, p.Sleep.Wake = now.Add(-time.Hour), now.Add(-pod.WakeTimeout)
 	v := &view{now: now, pods: []pod.Pod{p}, machines: map[pod.Driver][]string{pod.Process: {"machine"}}}
+	r.begin()
 	if found := r.examine(v, p, true); found.by != "" {
 		t.Errorf("at the first look: got %s: %s, want none", found.by, found.why)
 	}
 	v.now = now.Add(absenceTimeout)
+	r.begin()
 	if found := r.examine(v, p, true); found.by != pod.Exit {
 		t.Errorf("later: got %q, want that it did not wake", found.why)
 	}

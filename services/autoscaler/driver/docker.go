@@ -92,11 +92,9 @@ type Docker struct {
 	turns  chan struct{} // as many as start now
 	starts sync.Map      // by pod: a mutex, since one start of a pod runs at a time
 
-	mu      sync.Mutex
-	machine string // "" before the engine said it
-	facts   pod.Machine
-	cdi     []string         // names of devices that the engine knows by CDI
-	known   map[string]known // by the container's id
+	mu    sync.Mutex
+	cdi   []string         // names of devices that the engine knows by CDI; nil before Machine
+	known map[string]known // by the container's id
 }
 
 // NewDocker returns a driver that Close ends. It does not need the engine yet.
@@ -124,34 +122,29 @@ func (d *Docker) Remote() bool { return !strings.HasPrefix(d.cfg.Host, "unix:") 
 
 // Machine implements Driver. The id is the engine's.
 func (d *Docker) Machine(ctx context.Context) (string, pod.Machine, error) {
-	d.mu.Lock()
-	id, facts := d.machine, d.facts
-	d.mu.Unlock()
-	if id != "" {
-		return id, facts, nil
-	}
 	call, cancel := context.WithTimeout(ctx, d.cfg.callTimeout)
 	defer cancel()
 	said, err := d.engine.Info(call, client.InfoOptions{})
 	if err != nil {
 		return "", pod.Machine{}, explain(ctx, "ask the engine what it is", err)
 	}
+	var facts pod.Machine
 	if !d.Remote() { // it is the machine that we see
 		facts = host.Look(ctx, d.log)
 	}
 	facts.Hostname, facts.OS, facts.Arch = said.Info.Name, said.Info.OSType, archOf(said.Info.Architecture)
 	facts.VCPUs, facts.MemoryGB = float64(said.Info.NCPU), math.Round(float64(said.Info.MemTotal)/(1<<30)*100)/100
-	sum := sha256.Sum256([]byte(said.Info.ID))
-	id = "docker-" + hex.EncodeToString(sum[:8])
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.machine, d.facts = id, facts
+	var cdi []string
 	for _, device := range said.Info.DiscoveredDevices {
 		if device.Source == "cdi" {
-			d.cdi = append(d.cdi, device.ID)
+			cdi = append(cdi, device.ID)
 		}
 	}
-	return id, facts, nil
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cdi = cdi
+	sum := sha256.Sum256([]byte(said.Info.ID))
+	return "docker-" + hex.EncodeToString(sum[:8]), facts, nil
 }
 
 // archOf spells what uname says as Go does.

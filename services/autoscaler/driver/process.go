@@ -81,8 +81,6 @@ type Process struct {
 	reaping sync.Once // starts reaper with the first pod
 	reaper  *reaper
 
-	looked  sync.Once
-	facts   pod.Machine
 	mu      sync.Mutex
 	closed  bool
 	pods    map[string]*process
@@ -201,8 +199,7 @@ func (p *Process) Name() pod.Driver { return pod.Process }
 // Machine implements Driver. The id is that of the folder: two drivers on one
 // host run their pods apart.
 func (p *Process) Machine(ctx context.Context) (string, pod.Machine, error) {
-	p.looked.Do(func() { p.facts = host.Look(context.WithoutCancel(ctx), p.log) })
-	return p.machine, p.facts, nil
+	return p.machine, host.Look(context.WithoutCancel(ctx), p.log), nil
 }
 
 var errClosed = errors.New("driver: closed")
