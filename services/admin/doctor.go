@@ -257,12 +257,14 @@ const byDoctor = "doctor --fix, with the same --replicas, --partitions, --events
 // streams are all for which a server answers, by name, nil if it cannot be known. It notes
 // the others.
 func (x *checker) streams(ctx context.Context) map[string]*jetstream.StreamInfo {
+	asked := time.Now()
 	there, silent, err := bus.StreamInfos(ctx, x.nc, x.cfg.timeout())
 	x.silent = silent
 	if err != nil {
 		x.add("streams", Fail, err.Error(), "let this user ask for $JS.API.STREAM.LIST")
 		return nil
 	}
+	x.clocks(there, asked, time.Now())
 	return there
 }
 

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -95,5 +96,29 @@ func TestLags(t *testing.T) {
 		if got := lags(&tt.peer); got != tt.want {
 			t.Errorf("%s: got %t", name, got)
 		}
+	}
+}
+
+// The clock of one server of three may be wrong while that server leads neither the records nor
+// the endpoints.
+func TestEachServersClockIsCompared(t *testing.T) {
+	asked := time.Now()
+	answered := asked.Add(100 * time.Millisecond)
+	of := func(leader string, at time.Time) *jetstream.StreamInfo {
+		return &jetstream.StreamInfo{TimeStamp: at, Cluster: &jetstream.ClusterInfo{Leader: leader}}
+	}
+	x := &checker{}
+	x.clocks(map[string]*jetstream.StreamInfo{
+		"right": of("n0", asked.Add(50*time.Millisecond)), "slightly ahead": of("n1", answered.Add(maxClockOffset)),
+		"ahead": of("n2", answered.Add(5*time.Minute)), "behind": of("n3", asked.Add(-time.Hour)),
+		"alone": {TimeStamp: asked.Add(time.Hour)}, "without a leader": of("", asked.Add(time.Hour)),
+	}, asked, answered)
+	var got []string
+	for _, f := range x.report.Findings {
+		got = append(got, f.Check+": "+f.State+", "+f.Text)
+	}
+	want := []string{"clock of n2: warn, it is 5m0s ahead of this machine", "clock of n3: warn, it is -1h0m0s ahead of this machine"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

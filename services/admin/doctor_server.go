@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -216,6 +217,22 @@ func apart(offset, trip time.Duration) State {
 		return Warn
 	}
 	return OK
+}
+
+// clocks compares this machine's clock with that of each server of a cluster which leads a
+// stream: all say their time between asked and answered. clock sees one of them.
+func (x *checker) clocks(there map[string]*jetstream.StreamInfo, asked, answered time.Time) {
+	wrong := map[string]time.Duration{}
+	for _, info := range there {
+		offset := max(0, info.TimeStamp.Sub(answered)) + min(0, info.TimeStamp.Sub(asked))
+		if info.Cluster != nil && info.Cluster.Leader != "" && !info.TimeStamp.IsZero() && offset.Abs() > maxClockOffset {
+			wrong[info.Cluster.Leader] = offset.Round(time.Millisecond)
+		}
+	}
+	for _, server := range slices.Sorted(maps.Keys(wrong)) {
+		x.add("clock of "+server, Warn, fmt.Sprintf("it is %s ahead of this machine", wrong[server]),
+			"run NTP on both; what a server keeps expires by its clock, and jobs go by that of "+streams.Records(0)+"'s leader")
+	}
 }
 
 // permissions tries the calls that are needed and change nothing.
