@@ -143,27 +143,37 @@ func ended(m *nats.Msg) error {
 // restoreSnapshot makes the stream from the server's copy. The stream must not
 // be there. The config may differ from that of the copy, by its replicas.
 func restoreSnapshot(ctx context.Context, nc *nats.Conn, stream string, d described, r io.Reader) error {
-	var announced struct {
-		Deliver string `json:"deliver_subject"` //nolint:tagliatelle // as NATS spells it
-	}
-	if err := request(ctx, nc, bus.StreamRestore(stream), d, &announced); err != nil {
+	deliver, err := announce(ctx, stalled, nc, bus.StreamRestore(stream), d)
+	if err != nil {
 		return err
 	}
 	chunk := make([]byte, chunkSize)
 	for {
 		n, err := io.ReadFull(r, chunk)
 		if n > 0 {
-			if err := sendChunk(ctx, nc, announced.Deliver, chunk[:n]); err != nil {
+			if err := sendChunk(ctx, nc, deliver, chunk[:n]); err != nil {
 				return err
 			}
 		}
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return untilAnswered(ctx, func() error { return endCopy(ctx, nc, announced.Deliver) })
+			return untilAnswered(ctx, func() error { return endCopy(ctx, nc, deliver) })
 		}
 		if err != nil {
 			return err
 		}
 	}
+}
+
+// announce returns the subject for the chunks of a stream that is to be restored.
+func announce(ctx context.Context, bound time.Duration, nc *nats.Conn, subject string, d described) (string, error) {
+	var announced struct {
+		Deliver string `json:"deliver_subject"` //nolint:tagliatelle // as NATS spells it
+	}
+	err := requestFor(ctx, bound, nc, subject, d, &announced)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil { // of a cluster any server may be chosen
+		err = fmt.Errorf("no server of NATS began it within %s; all of a cluster have to run: %w", bound, err)
+	}
+	return announced.Deliver, err
 }
 
 // endCopy waits until the server has made the stream. It returns errStalled if

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,6 +31,17 @@ func TestTheEndOfACopyWaitsForNoLostAnswer(t *testing.T) {
 		}
 	case <-time.After(10 * time.Second):
 		t.Fatal("it waits on")
+	}
+}
+
+// NATS may choose a server that is away to make a stream: nothing answers then.
+func TestARestoreThatNoServerBeginsSaysSo(t *testing.T) {
+	t.Parallel()
+	nc := testenv.NewServer(t).Connect(t)
+	testenv.Subscribe(t, nc, "somebody.silent")
+	_, err := announce(t.Context(), 50*time.Millisecond, nc, "somebody.silent", described{})
+	if err == nil || !strings.Contains(err.Error(), "all of a cluster have to run") {
+		t.Errorf("got %v, want what has to be done", err)
 	}
 }
 
