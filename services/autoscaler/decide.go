@@ -338,7 +338,8 @@ const vanished = "the autoscaler that ran it is gone"
 
 // streak counts the workers in a row that ended soon after their start or before they were
 // ready, and returns the last of them. A worker that is proven ends the row,
-// whether it still runs or not. A worker that was asked to end does not count, nor
+// whether it still runs or not, and so does a drained worker that had been ready: most end
+// so within a minute, as idle. A worker that was asked to end does not count, nor
 // one whose machine vanished.
 func streak(pods []pod.Pod, now time.Time) (failures int, last pod.Pod) {
 	ended := slices.DeleteFunc(slices.Clone(pods), func(p pod.Pod) bool {
@@ -349,7 +350,10 @@ func streak(pods []pod.Pod, now time.Time) (failures int, last pod.Pod) {
 	})
 	var better time.Time // the last time that one was proven
 	for _, p := range pods {
-		if at := provenAt(p); p.Status == pod.Running && !now.Before(at) {
+		switch at := provenAt(p); {
+		case p.Status != pod.Running:
+			better = job.Later(better, workedAt(p, now))
+		case !now.Before(at):
 			better = job.Later(better, at)
 		}
 	}

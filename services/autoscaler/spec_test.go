@@ -105,6 +105,11 @@ func TestStreak(t *testing.T) {
 	short, long := 2*time.Second, 2*time.Minute
 	with := func(p pod.Pod, phases pod.Phases) pod.Pod { p.Phases = phases; return p }
 	at := func(ago time.Duration) time.Time { return noon.Add(-ago) }
+	drained := func(id string) pod.Pod {
+		p := ended(id, 10*time.Second, 30*time.Minute, "drained and stopped: 1 idle for 5s")
+		p.Status, p.By, p.Drain.At = pod.Terminated, pod.Remove, p.Changed.Add(-short)
+		return p
+	}
 	for name, test := range map[string]struct {
 		pods []pod.Pod
 		want int
@@ -118,6 +123,12 @@ func TestStreak(t *testing.T) {
 		"removed":    {[]pod.Pod{{ID: "a", Status: pod.Terminated}}, 0, ""},
 		"still runs": {[]pod.Pod{ended("a", short, time.Hour, "x"), {ID: "b", Status: pod.Running, Started: noon.Add(-30 * time.Minute)}}, 0, ""},
 		"too young":  {[]pod.Pod{ended("a", short, time.Hour, "x"), {ID: "b", Status: pod.Running, Started: noon.Add(-short)}}, 1, "a"},
+		"drained once it was ready": {[]pod.Pod{
+			ended("a", short, time.Hour, "x"), with(drained("b"), pod.Phases{Loading: at(31 * time.Minute), Ready: at(31 * time.Minute)}), ended("c", short, short, "z"),
+		}, 1, "c"},
+		"drained before": {[]pod.Pod{
+			ended("a", short, time.Hour, "x"), with(drained("b"), pod.Phases{Loading: at(31 * time.Minute)}), ended("c", short, short, "z"),
+		}, 2, "c"},
 		"never ready": {[]pod.Pod{
 			with(ended("a", 7*time.Minute, time.Hour, "x"), pod.Phases{Loading: at(67 * time.Minute)}),
 			with(ended("b", long, time.Minute, "y"), pod.Phases{Pulling: at(3 * time.Minute)}),
