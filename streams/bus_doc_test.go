@@ -51,7 +51,7 @@ var roles = map[string]struct{ what, writes, reads, kept string }{
 	"destinations":     {"receivers that keep failing, or are paused", "webhook, control", "webhook, control", "they answer again, or are resumed; 7 days after the last failure unless paused, 1000 per endpoint"},
 	"counts":           {"how many attempts ended how, per endpoint: the events, folded", "recorder", "health", "the endpoint is deleted"},
 	"positions":        {"how far the recorder has come", "recorder", "recorder", "never"},
-	"leaders":          {"which instance of a role is active", "whoever is active", "its standbys", "12 s after the last renewal"},
+	"leaders":          {"which instance of a role is active", "the active instance", "its standbys", "12 s after the last renewal"},
 	"idempotency":      {"`Idempotency-Key`s, with the job each one led to", "submit", "submit", "24 h"},
 	"sessions":         {"sessions of the console, sealed with what only their cookies hold", "console", "console", "12 h"},
 	"actions":          {"how far the console has come with each action on many jobs; and the ids of the jobs, until it is over", "console, by compare-and-set", "console", "24 h"},
@@ -227,7 +227,7 @@ func writeSubjects(doc *strings.Builder) {
 		{"UndeliveredSubject", streams.UndeliveredSubject(anEndpoint, id, anAttempt), "a webhook task that nobody tries to deliver"},
 		{"DeliverySubject", streams.DeliverySubject(anEndpoint, id, anAttempt), "the attempts to deliver it"},
 		{"Moved", streams.Moved(anEndpoint, id), "core: the headers of each write of a record, for waiters; nothing is stored"},
-		{"Nudge", streams.Nudge(anEndpoint, id), "core: tells a holder to look at its record, or asks whether it lives"},
+		{"Nudge", streams.Nudge(anEndpoint, id), "core: has a holder look at its record, or asks whether it lives"},
 		{"HolderAnswer", streams.HolderAnswer(anEndpoint, id), "core: a holder lives; or for how long JetStream has served the sender"},
 		{"DurablePrefix", streams.DurablePrefix + "<stream>", "core: asks the process of a server that is alone to fsync the stream"},
 	} {

@@ -72,7 +72,7 @@ func (s *Service) countNow(ctx context.Context, e endpoint.Endpoint, v *api.Scal
 	return nil
 }
 
-// drained are all of them, those marked that were told to drain and speak HTTP:
+// drained are all of them, those marked that were asked to drain and speak HTTP:
 // they do not know it, their tokens do.
 func (s *Service) drained(ctx context.Context, all []registry.Worker) ([]registry.Worker, error) {
 	for i, w := range all {

@@ -115,7 +115,7 @@ const moveCursorTimeout = 3 * time.Second
 
 // sendAndMove answers with the body, and moves the cursor when all of it was
 // written to the socket but its last byte: so the next call of a client that
-// has the answer, even one that reads no further than the JSON goes, finds the
+// has the answer, even a client that reads no further than the JSON goes, finds the
 // cursor moved; and an answer that was lost, or cut off since the cursor could
 // not be moved, is sent again.
 func (s *Service) sendAndMove(c *fiber.Ctx, body []byte, j *job.Job, cursor chunks.Cursor, last uint64) {
@@ -124,7 +124,7 @@ func (s *Service) sendAndMove(c *fiber.Ctx, body []byte, j *job.Job, cursor chun
 		ctx, cancel := context.WithTimeout(context.Background(), moveCursorTimeout)
 		defer cancel()
 		if err := chunks.MoveCursor(ctx, s.queue.Bus(), j, cursor, last); err != nil {
-			s.log.WarnContext(ctx, "stream cursor not moved, its answer is told again", "endpoint", j.Endpoint, "job", j.ID, "err", err)
+			s.log.WarnContext(ctx, "stream cursor not moved, its answer is repeated", "endpoint", j.Endpoint, "job", j.ID, "err", err)
 			return nil, err
 		}
 		return body[end:], nil

@@ -21,7 +21,7 @@ func (sh *shell) eventsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "events ENDPOINT [JOB]", Short: "Print what happens to an endpoint's jobs, or to one",
 		Long: "Print what happened to the jobs of an endpoint, or to one job: all that the\n" +
-			"server keeps, or what it was told since a time. With --follow, stay and print\n" +
+			"server keeps, or its events since a time. With --follow, stay and print\n" +
 			"what happens next; alone, --follow begins with that.\n\n" +
 			"The types are job.queued, job.started, job.completed, job.failed,\n" +
 			"job.cancelled and job.timed_out. With -o json each event is a line, in the form\n" +
@@ -45,7 +45,7 @@ func (sh *shell) eventsCommand() *cobra.Command {
 		}),
 	}
 	c.Flags().StringVar(&since, "since", "", "begin at this `time`: how long ago, as 10m, or an instant, as 2026-01-31T12:00:00Z")
-	c.Flags().StringVar(&o.After, "from", "", "begin behind the event with this `cursor`, as an interruption tells it; 0 is the beginning")
+	c.Flags().StringVar(&o.After, "from", "", "begin behind the event with this `cursor`, as an interruption prints it; 0 is the beginning")
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "stay, and print what happens next")
 	c.Flags().StringSliceVar(&o.Types, "type", nil, "only events of this `TYPE`, or of several separated by commas")
 	return c

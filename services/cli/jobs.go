@@ -351,7 +351,7 @@ func (sh *shell) streamCommand() *cobra.Command {
 		}),
 	}
 	c.Flags().StringVar(&format, "format", format, "how to print a chunk: json or raw")
-	c.Flags().Uint64Var(&from, "from", 0, "begin behind the chunk with this `cursor`, as an interruption tells it")
+	c.Flags().Uint64Var(&from, "from", 0, "begin behind the chunk with this `cursor`, as an interruption prints it")
 	return c
 }
 

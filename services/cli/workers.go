@@ -40,7 +40,7 @@ func (sh *shell) drainWorker() *cobra.Command {
 		Use: "drain ENDPOINT WORKER", Short: "Give a worker no more jobs",
 		Long: "Give a worker no more jobs; those that it has go on.\n\n" +
 			"A worker of 'flightline worker' or of the Go SDK ends by itself once it runs none,\n" +
-			"with exit code 0. The polls of one that is built on RunPod's SDK are answered: once\n" +
+			"with exit code 0. The polls of a worker on RunPod's SDK are answered: once\n" +
 			"it runs none it can be stopped, and nothing is lost. 'flightline worker env' with\n" +
 			"its id lets it in again.",
 		RunE: runAndShow(sh, func(ctx context.Context, api *client.Client, args []string) (*client.Worker, error) {
@@ -79,7 +79,7 @@ func (sh *shell) workerEnv() *cobra.Command {
 			"  env $(flightline worker env echo) python handler.py",
 	}
 	c.Flags().StringVar(&format, "format", formEnv, "env (NAME=value), export (for the shell), docker (-e NAME=value) or json")
-	c.Flags().StringVar(&id, "worker", "", "`id` of the worker; one is made up if there is none")
+	c.Flags().StringVar(&id, "worker", "", "`id` of the worker; made up if not given")
 	c.Flags().BoolVar(&rotate, "rotate", false, "make the token also if the worker runs: its requests are refused from then on, and its jobs go to others")
 	c.Flags().StringVar(&gateway, "gateway-url", "", "`address` at which the worker reaches the gateway; else the server's")
 	c.RunE = sh.with(func(ctx context.Context, api *client.Client, args []string) error {

@@ -36,8 +36,8 @@ func Command(environment map[string]string) *cobra.Command {
 	c := &cobra.Command{
 		Use: "conform", Short: "Hold a server, Flightline or not, against the contract",
 		Long: "Play the contract's scenarios against a server over HTTP, and answer with a table of\n" +
-			"what holds. It ends with code 1 if a scenario failed. What a scenario needs and is not\n" +
-			"there, an endpoint whose jobs fail for instance, is told, and the scenario skipped.\n\n" +
+			"what holds. It ends with code 1 if a scenario failed. A scenario that needs what is not\n" +
+			"there, such as an endpoint whose jobs fail, is skipped, and its line says why.\n\n" +
 			"Nearly everything can be played where this command is the worker as well: --make has a\n" +
 			"Flightline make an endpoint for that, and deletes it at the end; --worker-env is for any\n" +
 			"server of RunPod's worker protocol. The jobs are real ones, and some are large.",

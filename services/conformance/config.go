@@ -30,7 +30,7 @@ type Config struct {
 	Endpoint string
 	// Slow is an endpoint whose jobs run for 10 s to 60 s, Failing one whose
 	// jobs fail, Streaming one whose jobs stream, Idle one without workers; ""
-	// where there is none.
+	// for none.
 	Slow, Failing, Streaming, Idle string
 	// WorkerEnv is a RunPod worker's environment: with it conform is the
 	// worker, which has to be the only one of its endpoint. nil for none.

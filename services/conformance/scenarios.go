@@ -5,7 +5,7 @@ import "slices"
 // Scenario is one thing that the contract says.
 type Scenario struct {
 	Name string
-	// Section is the heading of the contract under which it is said; "Clients"
+	// Section is the heading of the contract that has it; "Clients"
 	// is what the published clients need besides.
 	Section string
 	// Shows says what is seen when it passes.

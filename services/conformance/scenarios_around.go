@@ -44,7 +44,7 @@ func healthCounts(p *play) {
 func hooking() []Scenario {
 	const section = "Events"
 	return []Scenario{
-		{Name: "webhook", Section: section, Shows: "the webhook is called once when the job completes, and tells its id and status", Needs: []string{needHooks}, play: webhook},
+		{Name: "webhook", Section: section, Shows: "the webhook is called once when the job completes, with its id and status", Needs: []string{needHooks}, play: webhook},
 		{Name: "webhook-failed", Section: section, Shows: "the webhook is called also for a job that failed", Needs: []string{needHooks, needFailing}, play: webhookFailed},
 		{Name: "webhook-retries", Section: section, Shows: "a call that fails is made up to 2 more times, 10 s apart; the job is as it was", Needs: []string{needHooks}, play: webhookRetries},
 	}

@@ -18,7 +18,7 @@ func ending() []Scenario {
 		{Name: "retry-queued", Section: sectionStates, Shows: "`/retry` of a waiting job is 400", Needs: []string{needIdle}, when: beforeWork, play: retryQueued},
 		{Name: "retry-cancelled", Section: sectionStates, Shows: "`/retry` of a CANCELLED job is 400", Needs: []string{needIdle}, when: beforeWork, play: retryCancelled},
 		{Name: "retry-running", Section: sectionStates, Shows: "`/retry` of a running job is 400, and it runs on", Needs: []string{needSlow}, play: retryRunning},
-		{Name: "purge", Section: "Purge result", Shows: "`/purge-queue` tells how many waiting jobs it removed; none of them waits on", Needs: []string{needPurge}, when: aloneBeforeWork, play: purge},
+		{Name: "purge", Section: "Purge result", Shows: "`/purge-queue` returns how many waiting jobs it removed; none of them waits on", Needs: []string{needPurge}, when: aloneBeforeWork, play: purge},
 		{Name: "purge-running", Section: sectionStates, Shows: "`/purge-queue` leaves a job that runs alone", Needs: []string{needWorker}, when: lastAlone, play: purgeRunning},
 		{Name: "rate-purge", Section: "Rate limits", Shows: "the third `/purge-queue` within 10 s is 429, with `Retry-After`", Needs: []string{needPurge, needRates}, when: lastAlone, play: ratePurge},
 		{Name: "rate-cancel", Section: "Rate limits", Shows: "of 101 `/cancel` within 10 s one is 429, with `Retry-After`", Needs: []string{needRates}, when: lastAlone, play: rateCancel},
@@ -187,7 +187,7 @@ func rateCancel(p *play) {
 	for lane := range lanes {
 		wg.Go(func() {
 			for i := lane; i < len(answers); i += lanes {
-				answers[i], _ = p.w.send(p.ctx, call{method: "POST", path: "/v2/" + p.w.cfg.Endpoint + "/cancel/conform-unknown"}) // one that failed was no 429
+				answers[i], _ = p.w.send(p.ctx, call{method: "POST", path: "/v2/" + p.w.cfg.Endpoint + "/cancel/conform-unknown"}) // a request that failed was no 429
 			}
 		})
 	}

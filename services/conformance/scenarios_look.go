@@ -77,7 +77,7 @@ func times(p *play) {
 	endpoint := p.w.cfg.Endpoint
 	a := p.awaitStatus(endpoint, p.submit(endpoint, task{SleepMs: 1500}, nil), "COMPLETED")
 	// A second of it may be the way to and from the worker; the upper bound
-	// only tells seconds from milliseconds.
+	// only distinguishes seconds from milliseconds.
 	n := p.wantCount("/status", a.object, "executionTime")
 	p.failIf(n < 1000 || n > 60_000, "/status: got executionTime %d, want about 1500", n)
 }

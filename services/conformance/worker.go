@@ -60,7 +60,7 @@ func environmentOf(w pod.Worker) map[string]string {
 	return env
 }
 
-// task is what a job's input tells conform's worker to do; else it returns
+// task is what a job's input asks of conform's worker; else it returns
 // the input.
 type task struct {
 	SleepMs int    `json:"sleepMs,omitempty"`
@@ -110,7 +110,7 @@ func (r *remote) start(ctx context.Context) (stop func()) {
 // pingEvery is well within every lease.
 const pingEvery = 2 * time.Second
 
-// pings tells which jobs run.
+// pings reports which jobs run.
 func (r *remote) pings(ctx context.Context) {
 	beat := time.NewTicker(pingEvery)
 	defer beat.Stop()
@@ -151,7 +151,7 @@ func (r *remote) takes(ctx context.Context) {
 	}
 }
 
-// handle does the job's task and tells the result.
+// handle does the job's task and posts the result.
 func (r *remote) handle(ctx context.Context, id string, attempt int, raw []byte) {
 	var job struct {
 		Input json.RawMessage `json:"input"`
@@ -190,7 +190,7 @@ func (r *remote) handle(ctx context.Context, id string, attempt int, raw []byte)
 	r.mu.Unlock()
 }
 
-// post tells the server, three times if it does not take it.
+// post posts to the server, three times if it does not take it.
 func (r *remote) post(ctx context.Context, variable, id string, stream bool, body string) {
 	address := strings.ReplaceAll(r.env[variable], "$ID", id)
 	for range 3 {

@@ -23,7 +23,7 @@ type world struct {
 	hooks *hooks // nil where webhooks cannot come
 	made  string // the endpoint that conform made, "" for none
 	work  *remote
-	stop  func() // ends the worker; nil while there is none
+	stop  func() // ends the worker; nil while no worker runs
 }
 
 // newWorld takes what ctx and cfg give; nothing is sent yet.
@@ -179,7 +179,7 @@ func (a answer) orElse(err error) error {
 	return errors.New(a.String())
 }
 
-// text is a field that is a string, "" if there is none.
+// text is a field that is a string, "" if it is absent.
 func (a answer) text(field string) string { s, _ := a.object[field].(string); return s }
 
 // maxAnswer bounds what is read of an answer.
@@ -224,7 +224,7 @@ func receive(client *http.Client, req *http.Request) (answer, error) {
 	}
 	a := answer{status: resp.StatusCode, header: resp.Header, raw: raw}
 	decode := json.NewDecoder(bytes.NewReader(raw))
-	decode.UseNumber() // a fraction or 1e3 is to be told from a whole number
+	decode.UseNumber() // a fraction or 1e3 is distinguished from a whole number
 	if decode.Decode(&a.value) == nil {
 		a.object, _ = a.value.(map[string]any)
 	}

@@ -192,7 +192,7 @@ func (s *Service) pauseEndpoint(ctx context.Context, c *fiber.Ctx) error {
 }
 
 // resumeEndpoint ends a pause, if there is one. The record keeps the moment, so
-// that a crash before the queue hears of it is repaired.
+// that a crash before the queue knows of it is repaired.
 func (s *Service) resumeEndpoint(ctx context.Context, c *fiber.Ctx) error {
 	return s.setPause(ctx, c, s.queue.Now())
 }

@@ -71,8 +71,8 @@ func (s *Service) createPod(ctx context.Context, c *fiber.Ctx) error {
 	return c.Status(fiber.StatusCreated).JSON(podViewOf(made, s.cfg.Catalog, now))
 }
 
-// named gets what a body names, nothing if it names none; that there is none of
-// that id is the body's fault.
+// named gets what a body names, nothing if it names none; an id of nothing is the
+// body's fault.
 func named[T any](ctx context.Context, id *string, get func(context.Context, string) (T, error), fault string) (T, error) {
 	if blank(id) {
 		var none T
@@ -194,8 +194,8 @@ func (s *Service) deletePod(ctx context.Context, c *fiber.Ctx) error {
 	return noContent(c, err)
 }
 
-// revokeOwnersToken takes the token of a worker that no driver stops. One that speaks NATS
-// itself cannot be kept out: while it lives, so does its pod.
+// revokeOwnersToken takes the token of a worker that no driver stops. A worker over
+// NATS cannot be kept out: while it lives, so does its pod.
 func (s *Service) revokeOwnersToken(ctx context.Context, p pod.Pod) error {
 	if p.Endpoint == "" || p.Driver != "" || p.Status == pod.Terminated || p.Locked {
 		return nil

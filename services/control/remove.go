@@ -240,7 +240,7 @@ func (s *Service) stillIdle(ctx context.Context, e endpoint.Endpoint, ours bool)
 }
 
 // outlive returns when nobody takes an endpoint that is made under the id now
-// for one that was deleted a moment ago: no memory holds the deleted one's secret any more.
+// for the one deleted a moment ago: no memory holds the deleted one's secret any more.
 func (s *Service) outlive(ctx context.Context, id string) error {
 	deleted, err := s.registry.Endpoints.Deleted(ctx, id)
 	if err != nil || deleted.IsZero() {

@@ -108,14 +108,14 @@ func pageOf(c *fiber.Ctx) (page, error) {
 	if text := c.Query("cursor"); text != "" {
 		id, err := base64.RawURLEncoding.DecodeString(text)
 		if err != nil || !pod.ValidID(string(id)) {
-			return p, web.Errorf(web.InvalidRequest, "cursor must be one that an answer gave, got %.20q", text)
+			return p, web.Errorf(web.InvalidRequest, "cursor must be from an earlier answer, got %.20q", text)
 		}
 		p.after = string(id)
 	}
 	return p, nil
 }
 
-// cut returns the page's part of all, in order of their ids, and tells the
+// cut returns the page's part of all, in order of their ids, and gives the
 // client of the next page, if there is one.
 func cut[T any](c *fiber.Ctx, p page, all []T, id func(T) string) []T {
 	slices.SortFunc(all, func(a, b T) int { return strings.Compare(id(a), id(b)) })

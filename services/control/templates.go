@@ -129,7 +129,7 @@ func (s *Service) unused(ctx context.Context, what string, uses func(pod.Pod) bo
 	return nil
 }
 
-// noThing says which kind of thing there is none of.
+// noThing says which kind of thing was not found.
 func noThing(err error, what string) error {
 	if errors.Is(err, pod.ErrNotFound) || errors.Is(err, registry.ErrNotFound) {
 		return web.Errorf(web.NotFound, "no such %s", what)

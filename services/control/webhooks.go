@@ -64,7 +64,7 @@ func deliveriesOf(c *fiber.Ctx, now time.Time) (which deliveries.Query, err erro
 	}
 	if text := c.Query("cursor"); text != "" {
 		if which.Before, err = strconv.ParseUint(text, 10, 64); err != nil || which.Before == 0 {
-			return which, web.Errorf(web.InvalidRequest, "cursor must be one that an answer gave, got %.20q", text)
+			return which, web.Errorf(web.InvalidRequest, "cursor must be from an earlier answer, got %.20q", text)
 		}
 	}
 	return which, nil

@@ -190,7 +190,7 @@ func (s *Service) revokeToken(ctx context.Context, c *fiber.Ctx) error {
 	}
 	pods := s.registry.Pods.At(e.ID)
 	if p, err := pods.Get(ctx, worker); err == nil && p.Endpoint == e.ID {
-		// Of a locked one it is told once it falls silent.
+		// The record of a locked one changes once it falls silent.
 		_, err := pods.Move(ctx, worker, pod.Remove, "Its token was revoked", s.queue.Now(), nil)
 		if err != nil && !errors.Is(err, pod.ErrLocked) && !errors.Is(err, pod.ErrNotFound) {
 			return err

@@ -101,7 +101,7 @@ func param(c *fiber.Ctx, name string) (value string, query url.Values) {
 	return value, query
 }
 
-// query reads a parameter, "" if there is none.
+// query reads a parameter, "" if it is absent.
 func query(c *fiber.Ctx, name string) string {
 	if text := c.Query(name); text != "" {
 		return strings.Clone(text)

@@ -47,7 +47,7 @@ type Config struct {
 	// HasSpace, if not nil, is asked before a chunk is stored: its error fails the job,
 	// since chunks without end would take the space that the ends of all jobs need.
 	HasSpace func() error
-	// Log hears of what no answer tells. nil means silence.
+	// Log gets what no answer says. nil means silence.
 	Log *slog.Logger
 
 	// leftLeases is for how many leases a worker that left a poll may begin none. 0 means 3.

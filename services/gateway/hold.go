@@ -21,7 +21,7 @@ const (
 	connectionCheckInterval = 200 * time.Millisecond
 )
 
-// isNotFound tells what is not there from what could not be asked.
+// isNotFound distinguishes what is not there from what could not be asked.
 func isNotFound(err error) bool {
 	return errors.Is(err, registry.ErrNotFound) || errors.Is(err, endpoint.ErrNotFound)
 }

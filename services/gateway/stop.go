@@ -27,12 +27,12 @@ const (
 	haltedTimeout = 2 * time.Second
 )
 
-// stopView is the answer that tells a worker which jobs it should stop.
+// stopView is the answer that lists the jobs that a worker should stop.
 type stopView struct {
 	JobsToStop []job.ID `json:"jobsToStop"`
 }
 
-// stop tells the worker of jobs that were cancelled, timed out, or otherwise
+// stop lists for the worker the jobs that were cancelled, timed out, or otherwise
 // lost, once there is one.
 func (s *Service) stop(c *fiber.Ctx) error {
 	who, err := s.poller(c)
@@ -135,7 +135,7 @@ func (s *stopSignals) nudged(e endpoint.Endpoint, id job.ID) {
 	}
 }
 
-// add tells the worker to stop the job.
+// add has the worker stop the job.
 func (s *stopSignals) add(endpointID, worker string, id job.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,7 +186,7 @@ func (s *stopSignals) tidy(now time.Time, over bool) {
 		}
 	}
 	for at, waiting := range s.waiting {
-		close(waiting) // whoever still waits asks again
+		close(waiting) // those who still wait ask again
 		delete(s.waiting, at)
 	}
 	for at, ids := range s.pending {

@@ -93,7 +93,7 @@ func (s *Service) stillRuns(who caller, id job.ID) bool {
 func (s *Service) collect(c *fiber.Ctx, p *poll, who caller, most int) []*queue.Lease {
 	consumer := s.queue.Remote.Consume(who.endpoint, who.worker, s.cfg.Confirm)
 	defer consumer.Close()
-	// A job is given to whoever is there and may have it, so look just before.
+	// A job is given to a worker that is there and may have it, so look just before.
 	wanted := func() bool {
 		return p.Err() == nil && !web.Gone(c) && s.open(p, who, p.began)
 	}
@@ -105,7 +105,7 @@ func (s *Service) collect(c *fiber.Ctx, p *poll, who caller, most int) []*queue.
 	for len(taken) < most && size < maxBatchBytes {
 		lease, err := nextOf(ctx, consumer, wanted, runs, len(taken) > 0)
 		if err != nil {
-			break // there is none, and nobody waits any longer
+			break // no job, and no worker waits any longer
 		}
 		taken = append(taken, lease)
 		s.named.add(who.key(), lease.Job.ID)
@@ -168,6 +168,6 @@ func (s *Service) giveBack(ctx context.Context, who caller, taken []*queue.Lease
 	for _, lease := range taken {
 		s.named.remove(who.key(), lease.Job.ID)
 		err := lease.Release(ctx) // else its time to be confirmed runs out
-		s.log.InfoContext(ctx, "job given back, its worker left before it was told", "endpoint", lease.Job.Endpoint, "job", lease.Job.ID, "worker", lease.Job.Worker, "err", err)
+		s.log.InfoContext(ctx, "job given back, its worker left before it had it", "endpoint", lease.Job.Endpoint, "job", lease.Job.ID, "worker", lease.Job.Worker, "err", err)
 	}
 }

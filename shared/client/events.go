@@ -23,7 +23,7 @@ type EventsOptions struct {
 	// Since begins with what was recorded at that time or later. With neither, they
 	// begin now.
 	Since time.Time
-	// Once ends them with the last one that there is now.
+	// Once ends them with the last event of now.
 	Once bool
 	// Patience is how long the server may be away once it has answered. 0 means
 	// a minute; less than 0: not at all. Before that WithPatience holds.
@@ -62,7 +62,7 @@ func (c *Client) Events(endpoint string, o EventsOptions) *Events {
 }
 
 // Cursor is where to go on, for EventsOptions.After: that of the last event
-// that All yielded, or of a later one that was not wanted. It is
+// that All yielded, or of a later one, not wanted. It is
 // EventsOptions.After before the server has answered.
 func (e *Events) Cursor() string { return e.after }
 

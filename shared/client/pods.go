@@ -204,7 +204,7 @@ func (t things[T, S]) Update(ctx context.Context, id string, spec S) (*T, error)
 	return one[T](ctx, t.c, patch(v1(t.path, id), spec))
 }
 
-// Delete removes one that nothing uses.
+// Delete removes what nothing uses.
 func (t things[T, S]) Delete(ctx context.Context, id string) error {
 	return t.c.do(ctx, remove(v1(t.path, id)), nil)
 }

@@ -131,13 +131,13 @@ type Job struct {
 	Webhook          string
 
 	// Trace is the W3C trace context of the request that queued this attempt, or that its
-	// trace is not recorded, as package telemetry writes it; "" if there is none.
+	// trace is not recorded, as package telemetry writes it; "" for no trace.
 	Trace string
 	// Origin is that of the submission, if Trace is a retry's.
 	Origin string
 
 	// Output is the result, or while IN_PROGRESS the last progress. It is
-	// empty if there is none, and if it is stored beside the record, until it is
+	// empty before the first, and if it is stored beside the record, until it is
 	// loaded.
 	Output json.RawMessage
 	Error  string

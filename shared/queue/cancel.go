@@ -12,8 +12,8 @@ import (
 )
 
 // Cancel ends a job that waits or runs; a running handler learns of it at once. A
-// job that is CANCELLED already is returned as it is; for one that ended
-// otherwise it returns a *job.TransitionError. Others: job.ErrNotFound,
+// job that is CANCELLED already is returned as it is; if it ended
+// otherwise Cancel returns a *job.TransitionError. Others: job.ErrNotFound,
 // bus.ErrUnavailable.
 func (q *Queue) Cancel(ctx context.Context, e endpoint.Endpoint, id job.ID) (*job.Job, error) {
 	ctx, cancel := bus.Bounded(ctx)

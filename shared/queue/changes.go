@@ -158,7 +158,7 @@ func (cs *Changes) Last(ctx context.Context, p int) (uint64, error) {
 
 // Oldest is when the oldest of the newest writes of the records of
 // partition p after the sequence after was written, in server time; the zero
-// time if there is none. It returns bus.ErrUnavailable.
+// time without any. It returns bus.ErrUnavailable.
 func (cs *Changes) Oldest(ctx context.Context, p int, after uint64) (time.Time, error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()

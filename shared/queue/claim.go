@@ -116,8 +116,8 @@ func (c *Consumer) settle(ctx context.Context, msg *record.Record) (*record.Reco
 	}
 }
 
-// waits reports whether the queue message of a delivery is still there. One that
-// is not belongs to a job that ended, and whose record may be gone too.
+// waits reports whether the queue message of a delivery is still there. Else
+// its job has ended, and the record may be gone too.
 func (c *Consumer) waits(ctx context.Context, msg *record.Record) (bool, error) {
 	there, err := c.q.bus.LeaderAt(ctx, streams.Jobs(c.at.Endpoint), msg.QueueSeq)
 	if errors.Is(err, bus.ErrNoMessage) {

@@ -399,8 +399,8 @@ func (l *Lease) placeOutput(ctx context.Context, output []byte) (inline []byte, 
 }
 
 // ended reports whether the record that ended this run is what the holder
-// itself wrote: no other process completes a run, and one that fails it counts
-// its worker as lost.
+// itself wrote: no other process completes a run, and a process that fails it
+// counts its worker as lost.
 func (l *Lease) ended(by job.Trigger) bool {
 	if l.seen == nil {
 		return false

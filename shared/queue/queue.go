@@ -166,7 +166,7 @@ func (q *Queue) Reach(p Point) {
 }
 
 // Observer is called with what this process did, in the goroutine that did it: its
-// functions must be quick and safe for concurrent use. One that is nil is not
+// functions must be quick and safe for concurrent use. A nil one is not
 // called.
 type Observer struct {
 	// Submitted: a job was accepted.

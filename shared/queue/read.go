@@ -12,8 +12,8 @@ import (
 	"flightline/streams"
 )
 
-// ReadAttempt reads the record of one attempt from the leader, also one that has
-// expired. It returns bus.ErrNoMessage, record.ErrDamaged and bus.ErrUnavailable.
+// ReadAttempt reads the record of one attempt from the leader, also an
+// expired one. It returns bus.ErrNoMessage, record.ErrDamaged and bus.ErrUnavailable.
 func (q *Queue) ReadAttempt(ctx context.Context, at record.Location, id job.ID, attempt int) (*record.Record, error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()

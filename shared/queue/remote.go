@@ -119,7 +119,7 @@ func (l *Lease) Unreceived() bool {
 	return l.rec.Undelivered > 0
 }
 
-// hand lets go of a lease that the next process that hears of its worker takes up. The
+// hand lets go of a lease; the next process that its worker asks takes it up. The
 // queue message comes again after confirm, unless it is extended before.
 func (c *Consumer) hand(l *Lease) *Lease {
 	c.release(l)
@@ -228,8 +228,8 @@ func (l *Lease) lookBack(ctx context.Context, by job.Trigger) (emitted bool, err
 	return emitted, l.loadMessage(ctx)
 }
 
-// loadMessage reads the queue message of a far lease. One that is gone keeps
-// nothing: then the record does, or the job's ttl is over.
+// loadMessage reads the queue message of a far lease. If that is gone, the
+// record has all of it, or the job's ttl is over.
 func (l *Lease) loadMessage(ctx context.Context) error {
 	if l.msg != nil {
 		return nil

@@ -68,7 +68,7 @@ func joinedReply(outputs []json.RawMessage) reply {
 	return reply{http.StatusOK, fiber.MIMEApplicationJSON, list}
 }
 
-// valueReply answers with one JSON value; with one that is an error, under its
+// valueReply answers with one JSON value; with an error object, under its
 // status, though the job COMPLETED.
 func valueReply(value json.RawMessage) reply {
 	if f := failureIn(value); f != nil {

@@ -66,7 +66,7 @@ func New(cfg Config) *Handler {
 	return &Handler{Config: cfg}
 }
 
-// Wait returns once the jobs of clients that were told an error are cancelled, which
+// Wait returns once the jobs of clients that got an error are cancelled, which
 // takes web.AnswerWithin at most. No request may begin after it was called.
 func (h *Handler) Wait() { h.cancelling.Wait() }
 
@@ -247,7 +247,7 @@ func (h *Handler) replyTo(ctx context.Context, r request, j *job.Job) (reply, er
 	return noOutput().reply(), nil
 }
 
-// abandon cancels the job of a client that left or was told an error, or that
+// abandon cancels the job of a client that left or got an error, or that
 // this server leaves. It may have ended meanwhile. Of a job of which it is not known
 // whether it was queued (unsure) it tries again: that no reader sees it yet does not mean
 // that it was not.

@@ -33,7 +33,7 @@ type stream struct {
 // answerStream answers with the worker's events as they come. The head is held
 // back until there is something to write: the first text, the job's end, or
 // after Config.MaxSilence a comment. So an error that comes first, the usual one, has
-// its HTTP status, and no client or proxy hears nothing for longer than that.
+// its HTTP status, and no client or proxy waits longer than that for a byte.
 func (h *Handler) answerStream(ctx context.Context, c *fiber.Ctx, r request) error {
 	follow, err := chunks.Follow(h.Queue, r.endpoint, r.id)
 	if err != nil {
@@ -82,7 +82,7 @@ func (v *stream) waitFirst() (*failure, error) {
 	}
 }
 
-// next returns the next text. What cannot be told by the status any more is an
+// next returns the next text. What comes too late for the status is an
 // event.
 func (v *stream) next() ([]byte, error) {
 	if !v.firstWritten {

@@ -2,7 +2,7 @@
 // or one behind a proxy, frames requests as RFC 9112 says.
 package framingtest
 
-// Next is a request that each case ends with: one that a proxy took for a part of the
+// Next is a request that each case ends with: a request that a proxy took for a part of the
 // request before must not be answered.
 const Next = "GET /next HTTP/1.1\r\nHost: x\r\n\r\n"
 
