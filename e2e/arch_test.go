@@ -56,7 +56,7 @@ func TestWorkerStaysSmall(t *testing.T) {
 		natsServer:                            "embedded bus",
 		"github.com/minio/":                   "lives in worker/s3",
 		"github.com/spf13/":                   "command line",
-		"go.opentelemetry.io/otel/sdk/":       "whoever runs a worker picks what sends its spans",
+		"go.opentelemetry.io/otel/sdk/":       "the program around a worker picks what sends its spans",
 		"go.opentelemetry.io/otel/exporters/": "same",
 		module + "services/":                  "downward only",
 		module + "shared/web/":                "HTTP server",
@@ -220,7 +220,7 @@ var list = sync.OnceValues(func() ([]listed, error) {
 	}
 })
 
-// standard tells the standard library, whose first path element has no dot,
+// standard reports the standard library, whose first path element has no dot,
 // from the rest; our own module has none either.
 func standard(importPath string) bool {
 	first, _, _ := strings.Cut(importPath, "/")

@@ -82,7 +82,7 @@ func TestDevRefusesWhatItWasNotMeantToDo(t *testing.T) {
 			t.Errorf("%s: got code %d and %q, want %d and %q", name, code, errs, test.code, test.says)
 		}
 	}
-	// Whoever has no use for the demo may delete it; the rest stays up.
+	// A user without use for the demo may delete it; the rest stays up.
 	s.OK("endpoint", "delete", "echo", "--force", "--data", "first")
 	s.OK("endpoint", "create", "mine", "--data", "first")
 	s.OK("endpoint", "create", "echo", "--data", "first") // its worker comes back
@@ -184,7 +184,7 @@ func TestAcceptedJobsOutliveAStopAndAKill(t *testing.T) {
 }
 
 // outlive takes jobs through a stop and a kill, which no setting of sync may
-// lose them by: only a power loss tells the settings apart.
+// lose them by: only a power loss shows the difference.
 func outlive(t *testing.T, sync string) {
 	t.Helper()
 	s := program.New(t)

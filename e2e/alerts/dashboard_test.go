@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/prometheus/promql/promqltest"
 )
 
-// Every expression of the dashboard is one that Prometheus evaluates, with what
+// Prometheus evaluates every expression of the dashboard, with what
 // Grafana puts in for its variables.
 func TestEachPanelIsEvaluated(t *testing.T) {
 	data, err := os.ReadFile("../../docs/operating/dashboard.json")

@@ -27,7 +27,7 @@ const bareEndpoint = "bare"
 const (
 	// bareTTL is what the records and queue messages live, as by default.
 	bareTTL = "90000s"
-	// bareStatus is how the bare pipeline tells the end of a job.
+	// bareStatus is how the bare pipeline says that a job has ended.
 	bareStatus = "Bare-Status"
 )
 
@@ -141,7 +141,7 @@ func (p *publisher) submit(ctx context.Context, id job.ID, class job.Class) (uin
 	return write(ctx, p.nc, bareMessage(streams.JobSubject(bareEndpoint, class, id)), 0)
 }
 
-// trips submits jobs and waits for their end, which one subscription tells.
+// trips submits jobs and waits for their end, which one subscription brings.
 func (p *publisher) trips(ctx context.Context, o order) (sample, error) {
 	sub, err := p.nc.Subscribe(streams.Moved(bareEndpoint, "*"), p.hear)
 	if err != nil {

@@ -121,7 +121,7 @@ func (b *bench) setup(ctx context.Context, s setup) ([]row, error) {
 // pair is one round: the bare pipeline, then ours.
 type pair struct{ bare, ours reading }
 
-// measure runs the rounds, after one that warms up and is thrown away.
+// measure runs the rounds, after a round that warms up and is thrown away.
 func (b *bench) measure(ctx context.Context, c testCase, r *round) ([]pair, error) {
 	pairs := make([]pair, 0, b.sizes.rounds)
 	for i := range b.sizes.rounds + 1 {

@@ -66,7 +66,7 @@ func sampleOf(took []time.Duration, elapsed time.Duration) sample {
 	return sample{N: len(took), Elapsed: elapsed, P50: quantile(took, 0.5), P99: quantile(took, 0.99)}
 }
 
-// quantile of sorted values: the smallest one that at least the share q does
+// quantile of sorted values: the smallest that at least the share q does
 // not exceed. 0 if there are none.
 func quantile[T any](sorted []T, q float64) T {
 	var none T

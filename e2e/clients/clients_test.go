@@ -92,7 +92,7 @@ func nodeScript(t *testing.T, what, script string, env ...string) *exec.Cmd {
 	return command(t, dir, env, "node", copied)
 }
 
-// command runs in dir with an environment that whoever runs the tests has no
+// command runs in dir with an environment that the user who runs the tests has no
 // part in, but for the path.
 func command(t *testing.T, dir string, env []string, name string, args ...string) *exec.Cmd {
 	t.Helper()

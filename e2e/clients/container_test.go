@@ -11,7 +11,7 @@ import (
 )
 
 // contained is a worker in a container, without the container: container.py and
-// what compose.yaml tells it.
+// what compose.yaml gives it.
 type contained struct {
 	*bench
 	env []string

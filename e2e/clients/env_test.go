@@ -97,7 +97,7 @@ func startEnv(ctx context.Context, dir string, args ...string) (*env, error) {
 }
 
 // start starts the binary in its folder, with none of the settings of
-// whoever runs the tests.
+// the user who runs the tests.
 func (s *env) start(ctx context.Context, args ...string) (*daemon, error) {
 	cmd := exec.CommandContext(ctx, s.binary, args...)
 	cmd.Dir = s.dir

@@ -32,7 +32,7 @@ func (b *bench) startGateway(address string) *daemon {
 	return d
 }
 
-// freeAddress is one that nobody listens on now.
+// freeAddress is an address that nobody listens on now.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	var listening net.ListenConfig
@@ -45,7 +45,7 @@ func freeAddress(t *testing.T) string {
 }
 
 // A gateway stops, and one is killed, while a generator that blocks its event
-// loop, or one that does not, is at work. Nothing answers meanwhile.
+// loop, or a loop that does not, is at work. Nothing answers meanwhile.
 func TestAGatewayThatRestartsInMidStreamLosesNothing(t *testing.T) {
 	t.Parallel()
 	for handler, aggregated := range map[string]bool{"generator": false, "aggregate": true} {

@@ -30,7 +30,7 @@ func secureSite(t *testing.T) (s *env, ca string) {
 }
 
 // The published worker takes jobs, streams and posts results over https: it
-// needs to be told of a private authority twice, as it speaks HTTP with two
+// needs a private authority twice, as it speaks HTTP with two
 // libraries.
 func TestThePublishedWorkerWorksOverTLS(t *testing.T) {
 	t.Parallel()

@@ -43,9 +43,9 @@ func startReceiver(t *testing.T, s *env, cmd *exec.Cmd) *receiver {
 	return &receiver{t, s, d, port}
 }
 
-// hears ends a job of the endpoint and returns what the receiver says of its
+// verifies ends a job of the endpoint and returns what the receiver says of its
 // webhook with these secrets.
-func (r *receiver) hears(endpoint string, secrets ...string) verdict {
+func (r *receiver) verifies(endpoint string, secrets ...string) verdict {
 	r.t.Helper()
 	to := "http://127.0.0.1:" + r.port + "/hook?" + url.Values{"secret": secrets}.Encode()
 	j, err := r.s.api.Run(r.t.Context(), endpoint, client.Request{Input: map[string]string{"text": "hello"}, Webhook: to})
@@ -104,15 +104,15 @@ func TestPublishedVerifiersKnowOurSignatures(t *testing.T) {
 				t.Fatal(err)
 			}
 			const stranger = "whsec_c3RyYW5nZXJzdHJhbmdlcnN0cmFuZ2Vy"
-			r.expect("one secret", r.hears(id, e.WebhookSecret, stranger), true, false)
+			r.expect("one secret", r.verifies(id, e.WebhookSecret, stranger), true, false)
 			second := rotate(t, s, id, time.Hour)
 			testenv.Eventually(t, "both secrets sign", func() bool {
-				return slices.Equal(r.hears(id, e.WebhookSecret, second).Good, []bool{true, true})
+				return slices.Equal(r.verifies(id, e.WebhookSecret, second).Good, []bool{true, true})
 			})
-			r.expect("an overlap", r.hears(id, e.WebhookSecret, second, stranger), true, true, false)
+			r.expect("an overlap", r.verifies(id, e.WebhookSecret, second, stranger), true, true, false)
 			third := rotate(t, s, id, 0)
 			testenv.Eventually(t, "the old ones no longer sign", func() bool {
-				return slices.Equal(r.hears(id, e.WebhookSecret, second, third).Good, []bool{false, false, true})
+				return slices.Equal(r.verifies(id, e.WebhookSecret, second, third).Good, []bool{false, false, true})
 			})
 		})
 	}

@@ -54,7 +54,7 @@ func (s *stack) started(service string) string {
 	return state.StartedAt
 }
 
-// answers tells that a job goes through and that its webhook arrives.
+// answers checks that a job goes through and that its webhook arrives.
 func (s *stack) answers() {
 	s.t.Helper()
 	j, err := s.client().RunSync(s.t.Context(), endpointID, client.Request{Input: map[string]string{"text": "hello"}, Webhook: "http://receiver:9000/"}, 0)
@@ -67,7 +67,7 @@ func (s *stack) answers() {
 	s.eventually("the webhook arrives", func() bool { return strings.Contains(s.logs("receiver"), "RECEIVED {") })
 }
 
-// uploads tells that what s3_upload.py puts out is in the bucket of the profile s3.
+// uploads checks that what s3_upload.py puts out is in the bucket of the profile s3.
 func (s *stack) uploads() {
 	t := s.t
 	t.Helper()
@@ -82,7 +82,7 @@ func (s *stack) uploads() {
 	}
 }
 
-// noViolation tells that nobody tried what the permissions do not allow.
+// noViolation checks that nobody tried what the permissions do not allow.
 func (s *stack) noViolation(nats ...string) {
 	s.t.Helper()
 	for _, service := range nats {

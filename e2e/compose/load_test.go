@@ -88,7 +88,7 @@ func (l *load) note(what func()) {
 	what()
 }
 
-// right tells whether the job is done, and well.
+// right reports whether the job is done, and well.
 func right(j *client.Job, text string) error {
 	var output struct {
 		Text string `json:"text"`
@@ -102,7 +102,7 @@ func right(j *client.Job, text string) error {
 	return nil
 }
 
-// alive waits until a job goes through, which tells that all is back.
+// alive waits until a job goes through, which shows that all is back.
 func (l *load) alive(after string) {
 	l.s.t.Helper()
 	began := time.Now()

@@ -13,7 +13,7 @@ import (
 // and nothing else.
 type call struct {
 	Call  string  `json:"call"`
-	Error string  `json:"error"` // "" of one that was right
+	Error string  `json:"error"` // "" of a right call
 	Began float64 `json:"began"` // seconds since 1970
 	Ended float64 `json:"ended"`
 }

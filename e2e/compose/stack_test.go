@@ -169,7 +169,7 @@ func (s *stack) startAgain(service string) {
 }
 
 // isHealthy is the engine's word; that a service runs if it has no health check,
-// that it ended well if it is one that ends.
+// that it ended well if it is one of those that end.
 func (s *stack) isHealthy(service string) bool {
 	state, err := s.container(service).State(s.t.Context())
 	switch {
@@ -232,7 +232,7 @@ func (s *stack) eventually(what string, ok func() bool) {
 
 func pause(d time.Duration) { <-time.After(d) }
 
-// TestMain tells testcontainers what holds where it starts no container of its own.
+// TestMain gives testcontainers what holds where it starts no container of its own.
 func TestMain(m *testing.M) {
 	for name, value := range map[string]string{"TESTCONTAINERS_RYUK_DISABLED": "true", "TESTCONTAINERS_HOST_OVERRIDE": "127.0.0.1"} {
 		if err := os.Setenv(name, value); err != nil {

@@ -66,7 +66,7 @@ func sentAs(pattern, with string) func(*http.Request, string) string {
 	}
 }
 
-// broken is a server in front of another one that has the breach.
+// broken is a server in front of another, and has the breach.
 func broken(t *testing.T, behind string, d breach) string {
 	t.Helper()
 	pool := &http.Transport{MaxIdleConnsPerHost: 16}

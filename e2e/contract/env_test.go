@@ -184,7 +184,7 @@ func (i *inTurn) RoundTrip(req *http.Request) (*http.Response, error) {
 	return i.checked.RoundTrip(req)
 }
 
-// workerProtocol tells a worker's requests: the gateway answers them.
+// workerProtocol matches a worker's requests: the gateway answers them.
 func workerProtocol(path string) bool {
 	return strings.Contains(path, "/job-") || strings.Contains(path, "/ping/")
 }

@@ -12,8 +12,8 @@ import (
 	"flightline/shared/worker"
 )
 
-// openAITask is what a request tells the handler of these scenarios, and what
-// that tells back.
+// openAITask is what a request asks of the handler of these scenarios, and what
+// that returns.
 type openAITask struct {
 	Emit   []json.RawMessage `json:"emit"`
 	Hold   bool              `json:"hold"` // until the job is cancelled

@@ -117,7 +117,7 @@ func streamed(method, query string, header map[string]string, first, then string
 				s.Errorf("got %d %s, want %s", a.status, a.raw, want)
 			}
 			if want == first { // the server's cursor moves when the answer was written
-				p.eventually("the chunks were told", func() bool {
+				p.eventually("the chunks were answered", func() bool {
 					return p.send(call{method: "GET", path: p.path("/stream/" + id + "?format=array")}).raw == "[]"
 				})
 			}
@@ -287,7 +287,7 @@ func eventRows() map[string]scenario {
 	}
 }
 
-// followed hears of a job that is submitted after the answer began.
+// followed gets the events of a job that is submitted after the answer began.
 func followed(s *run) {
 	p := s.endpoint("")
 	ctx, cancel := context.WithTimeout(s.Context(), program.Soon)
@@ -310,11 +310,11 @@ func followed(s *run) {
 	}
 }
 
-// heard waits until the log tells these types of events and then its end.
+// heard waits until the log has these types of events and then its end.
 func (p *testEndpoint) heard(path string, types ...string) {
 	p.t.Helper()
 	var got []serverEvent
-	p.eventually(fmt.Sprintf("%s tells %v", path, types), func() bool {
+	p.eventually(fmt.Sprintf("%s has %v", path, types), func() bool {
 		got = p.told(path, nil)
 		return names(got) == strings.Join(types, " ")
 	})

@@ -128,7 +128,7 @@ func ttls() map[string]scenario {
 }
 
 // finished is when the job of this answer ended, to the millisecond that the
-// system tells.
+// system says.
 func (p *testEndpoint) finished(a answer) span {
 	p.t.Helper()
 	var at time.Time
@@ -143,14 +143,14 @@ func (p *testEndpoint) finished(a answer) span {
 		return !at.IsZero()
 	})
 	if late := a.answered.Sub(at); late < -skew || late > program.Soon {
-		p.t.Errorf("got an end at %v, want one before %v, when it was told", at, a.answered)
+		p.t.Errorf("got an end at %v, want it before %v, when it was answered", at, a.answered)
 	}
 	return span{at, at.Add(time.Millisecond)}
 }
 
 // retentions is the rows about results: 30 minutes async, 1 minute sync, which
 // a shortened configuration makes bearable. They count from finishedAt, which
-// /requests tells: the clock of the worker that finished the job wrote it.
+// /requests says: the clock of the worker that finished the job wrote it.
 func retentions() map[string]scenario {
 	const settings = `"retentionMs":3000,"syncRetentionMs":1500,"limits":{"requests":{"requests":0,"concurrent":0}}`
 	return map[string]scenario{

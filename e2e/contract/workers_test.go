@@ -13,7 +13,7 @@ import (
 	"flightline/shared/worker"
 )
 
-// task is what a job's input tells the handler of the scenarios.
+// task is what a job's input asks of the handler of the scenarios.
 type task struct {
 	Emit    []json.RawMessage `json:"emit"`
 	String  int               `json:"string"` // emits a string of so many bytes

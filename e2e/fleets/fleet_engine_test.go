@@ -40,7 +40,7 @@ type dockerEngine struct {
 var bridges atomic.Int32
 
 // newEngine starts one, or says why there can be none. The storage driver is one
-// of the engine's, or "" for what suits the machine; one that is killed needs "vfs",
+// of the engine's, or "" for what suits the machine; an engine that is killed needs "vfs",
 // which mounts nothing.
 func newEngine(t *testing.T, storage string) *dockerEngine {
 	t.Helper()
@@ -77,7 +77,7 @@ func newEngine(t *testing.T, storage string) *dockerEngine {
 	return e
 }
 
-// removeEngine removes the folder of one that has ended, and the mounts that it
+// removeEngine removes the folder of an engine that has ended, and the mounts that it
 // leaves there.
 func removeEngine(t *testing.T, dir string) {
 	t.Helper()

@@ -22,7 +22,7 @@ print(json.dumps({
 }))`
 
 // idlePython are folders and files that no worker reads; without them an image
-// is small. One that is not named here does no harm.
+// is small. A file that is not named here does no harm.
 var idlePython = []string{
 	"site-packages", "dist-packages", "test", "tests", "idlelib", "lib2to3", "ensurepip", "tkinter", "turtledemo", "pydoc_data", "config-*",
 	"_tkinter*", "*.opt-?.pyc", "*.a", "pip", "setuptools", "pkg_resources", "openai", "botocore", "pygments", "uvloop",

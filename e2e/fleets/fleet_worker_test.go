@@ -8,7 +8,7 @@ import (
 	"flightline/e2e/require"
 )
 
-// asFleetWorker tells the worker of the tests how to be, and by it they find
+// asFleetWorker sets how the worker of the tests is to be, and by it they find
 // its processes.
 const asFleetWorker = "FLEET_TEST_WORKER"
 

@@ -52,7 +52,7 @@ func main() {
 			w.ping()
 		}
 	}()
-	for { // until it is told to end
+	for { // until it is asked to end
 		w.once()
 	}
 }

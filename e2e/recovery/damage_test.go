@@ -35,7 +35,7 @@ func TestADamagedStoreLosesNothingNew(t *testing.T) {
 	}
 	waiting := func() int {
 		var h struct{ Jobs struct{ InQueue int } }
-		s.Eventually("the queue is counted", func() bool { // one that was lost is made again
+		s.Eventually("the queue is counted", func() bool { // a lost one is made again
 			code, out, _ := s.Run("health", "work", "-o", "json")
 			if code == 0 {
 				program.Decode(t, out, &h)

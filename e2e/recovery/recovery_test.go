@@ -86,7 +86,7 @@ func TestCancelReachesARunningHandlerWithinASecond(t *testing.T) {
 		if _, err := p.Client.Cancel(t.Context(), "work", job.ID(id)); err != nil {
 			t.Fatal(err)
 		}
-		took := p.Until("first" + n + " is told to stop")
+		took := p.Until("first" + n + " is asked to stop")
 		if j := p.Ended(id); j.Status != job.Cancelled {
 			t.Errorf("got %+v, want CANCELLED", j)
 		}

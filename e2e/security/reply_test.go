@@ -139,7 +139,7 @@ func TestAWorkerMayNotAskForAnswersAsAcknowledgements(t *testing.T) {
 	}
 }
 
-// A worker reads no secret of an endpoint, and hears and reads nothing of
+// A worker reads no secret of an endpoint, and gets and reads nothing of
 // others' queues.
 func TestAWorkerSeesNoSecretOfAnEndpoint(t *testing.T) {
 	t.Parallel()

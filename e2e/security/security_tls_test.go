@@ -71,7 +71,7 @@ func TestNATSOverTLSRefusesThePlainAndTheForeign(t *testing.T) {
 }
 
 // The servers of a cluster that nats-config describes show each other
-// certificates: streams with three copies can be made, and whoever comes to a
+// certificates: streams with three copies can be made, and a peer that comes to a
 // route without a certificate, or with a stranger's, is not let in.
 func TestTheRoutesOfAClusterSpeakTLS(t *testing.T) {
 	t.Parallel()

@@ -27,7 +27,7 @@ func httpsOf(t *testing.T, a *certstest.Authority, cert, key string) *http.Clien
 	return &http.Client{Transport: transport}
 }
 
-// answers is that of the answer, 0 if there is none.
+// answers is that of the answer, 0 for no answer.
 func answers(client *http.Client, address string) int {
 	res, err := client.Get(address)
 	if err != nil {

@@ -273,7 +273,7 @@ func TestEachRoleCanDoNothingElse(t *testing.T) {
 			}
 		}
 		foreign := []string{">", "_INBOX.>", "_INBOX_" + string(streams.RoleAdmin) + ".>", "$SYS.>", "$KV.>", "webhooks.>"}
-		if role != streams.RoleAutoscaler { // it hears of the first job of an idle endpoint
+		if role != streams.RoleAutoscaler { // it learns of the first job of an idle endpoint
 			foreign = append(foreign, "jobs.>")
 		}
 		for _, subject := range foreign {

@@ -15,7 +15,7 @@ import (
 	"flightline/streams"
 )
 
-// reading is what `flightline env` tells of the way in for readers of events.
+// reading is what `flightline env` prints of the way in for readers of events.
 type reading struct{ NATSURL, NATSEventsUser, NATSEventsPassword string }
 
 func (r reading) connect(t *testing.T) *nats.Conn {

@@ -14,7 +14,7 @@ import (
 	"flightline/streams"
 )
 
-// heard is what a subscriber was told: the events of each attempt, in order.
+// heard is what a subscriber got: the events of each attempt, in order.
 type heard struct {
 	list  map[string][]string
 	count int

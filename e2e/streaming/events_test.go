@@ -87,7 +87,7 @@ func (s *telling) background(f func(context.Context) error) (stop func()) {
 	return testenv.Background(s, func(ctx context.Context) error { _ = f(ctx); return nil })
 }
 
-// recorder is one that is active or stands by, and the connection that ends it
+// recorder is active or stands by, and the connection that ends it
 // as a crash would.
 func (s *telling) recorder(name string) (*registry.Election, *nats.Conn) {
 	s.Helper()

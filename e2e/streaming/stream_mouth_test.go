@@ -20,7 +20,7 @@ type said struct {
 	N   int `json:"n"`
 }
 
-// mouth is a local server whose handler emits numbered chunks until it is told
+// mouth is a local server whose handler emits numbered chunks until it is asked
 // to end, or its worker is gone.
 type mouth struct {
 	url    string

@@ -21,7 +21,7 @@ import (
 
 // Two instances share a queue that has become long, and each sweeps what it
 // may: one is killed, one stands still for longer than it may keep what it
-// holds and goes on, the server is started anew, a destination is paused. Each
+// holds and goes on, the server is started again, a destination is paused. Each
 // webhook arrives, and what is kept is all there.
 func TestTwoInstancesSweepNothingUndelivered(t *testing.T) {
 	t.Parallel()

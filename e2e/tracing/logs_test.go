@@ -9,7 +9,7 @@ import (
 	"flightline/shared/testenv/program"
 )
 
-// Whoever has a line about a job finds the job, its endpoint, its worker and
+// A reader of a line about a job finds the job, its endpoint, its worker and
 // its trace, in whichever process it was written.
 func TestLinesAboutAJobNameItAndItsTrace(t *testing.T) {
 	t.Parallel()

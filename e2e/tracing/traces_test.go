@@ -120,7 +120,7 @@ func TestATraceGoesFromTheRequestToTheWebhook(t *testing.T) {
 		}
 	}
 	if !slices.Equal(server.events, []string{"queued"}) {
-		t.Errorf("got the events %v, want one that says when the job was queued", server.events)
+		t.Errorf("got the events %v, want when the job was queued", server.events)
 	}
 	if process.attrs["flightline.worker.id"] == "" {
 		t.Errorf("got %+v, want the worker's id", process)
@@ -140,7 +140,7 @@ func TestATraceGoesFromTheRequestToTheWebhook(t *testing.T) {
 
 const run = "POST /v2/:endpoint/run"
 
-// A retry is in the trace of whoever asked for it, and a run after a lost
+// A retry is in the trace of the request for it, and a run after a lost
 // worker in the trace of the attempt; both link to where the job comes from.
 func TestRetriesAndLostWorkersLinkToTheFirstRun(t *testing.T) {
 	t.Parallel()

@@ -30,7 +30,7 @@ func startTelling(t *testing.T) (*env, *events.Log) {
 	return s, log
 }
 
-// lifeOf is what the recorder tells of a job that fails.
+// lifeOf is what the recorder logs of a job that fails.
 func lifeOf(id string) []events.Event { return lifeFrom(time.UnixMilli(time.Now().UnixMilli()), id) }
 
 func lifeFrom(begun time.Time, id string) []events.Event {

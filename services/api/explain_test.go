@@ -292,7 +292,7 @@ func TestExplainTellsOfTheLastWorkerThatFailed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.Created = time.Now().Add(time.Hour) // one of the same id, made anew
+	e.Created = time.Now().Add(time.Hour) // of the same id, made again
 	pods, err := s.registry.Pods.List(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -403,7 +403,7 @@ func TestScaleIsANumberOrNone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.Created = time.Now().Add(time.Hour) // one of the same id, made anew
+	e.Created = time.Now().Add(time.Hour) // of the same id, made again
 	if d, alive, err := s.service.decided(t.Context(), e); d != nil || !alive || err != nil {
 		t.Errorf("got %+v, %v, %v; want no decision about it", d, alive, err)
 	}

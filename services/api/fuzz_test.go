@@ -88,7 +88,7 @@ func FuzzRequests(f *testing.F) {
 	})
 }
 
-// proper fails the test unless the answer is a success or tells properly what
+// proper fails the test unless the answer is a success or says properly what
 // is wrong.
 func proper(t *testing.T, resp *http.Response, raw []byte) {
 	t.Helper()

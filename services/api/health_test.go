@@ -9,7 +9,7 @@ import (
 
 // A job that was handed out is what its status says: in the queue while no worker
 // has picked it up, and after one gave it back; in progress while its record
-// names a worker, also one that is gone.
+// names a worker, also a worker that is gone.
 func TestHealthCountsJobsAsTheirStatusSays(t *testing.T) {
 	t.Parallel()
 	s := start(t)

@@ -89,7 +89,7 @@ func TestAReplayAfterTheRetentionTellsTheLastKnownStatus(t *testing.T) {
 }
 
 // Without a recorder nobody logs the end of a job, and a crash may leave the key
-// unmarked: then the record tells.
+// unmarked: then the record decides.
 func TestAReplayAfterTheRetentionWithoutARecorderTellsTheLastKnownStatus(t *testing.T) {
 	t.Parallel()
 	s := start(t)

@@ -34,12 +34,12 @@ func (o *outage) sync(_ context.Context, stream string) error {
 	return nil
 }
 
-// What was told of a job's end is answered though the rest of it cannot be read
+// What is known of a job's end is answered though the rest of it cannot be read
 // for a while: an error would make the client submit it again.
 func TestAnAnswerSitsOutAnOutageAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	large := `"` + strings.Repeat("x", 600<<10) + `"` // it lies beside the record
+	large := `"` + strings.Repeat("x", 600<<10) + `"` // it is stored beside the record
 	for name, tc := range map[string]struct {
 		body, want string
 		quiet      time.Duration

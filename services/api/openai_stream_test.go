@@ -122,7 +122,7 @@ func TestAnOpenAIStreamIsFlushedChunkByChunk(t *testing.T) {
 	}
 }
 
-// The second run would begin the text anew.
+// The second run would begin the text again.
 func TestAnOpenAIStreamEndsWhenItsWorkerIsLost(t *testing.T) {
 	t.Parallel()
 	s := start(t)

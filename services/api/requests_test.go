@@ -121,7 +121,7 @@ func TestALiveJobComesBeforeOneThatEndedInTheSameMillisecond(t *testing.T) {
 	}
 }
 
-// With the log of events and without, which is told of the first jobs only.
+// With the log of events and without, which has the first jobs only.
 func TestRequestsOfSomeStatuses(t *testing.T) {
 	t.Parallel()
 	s, ids := shown(t)

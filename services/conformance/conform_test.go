@@ -142,7 +142,7 @@ func TestAServerThatIsNotThere(t *testing.T) {
 	}
 }
 
-// What is told of an endpoint that cannot be made is what the server said.
+// The error about an endpoint that cannot be made is what the server said.
 func TestAnEndpointThatCannotBeMadeIsExplained(t *testing.T) {
 	for name, tc := range map[string]struct {
 		workers, health int

@@ -140,7 +140,7 @@ func (s *env) expect(what string, got answer, status int, code, text string) {
 	}
 }
 
-// endpoint is one that exists.
+// endpoint is the id of an endpoint that exists.
 func (s *env) endpoint(id string) endpoint.Endpoint {
 	s.t.Helper()
 	e, err := s.registry.Endpoints.Get(s.t.Context(), id)

@@ -10,7 +10,7 @@ import (
 	"flightline/shared/testenv"
 )
 
-// native puts a worker on record as one that speaks NATS does.
+// native puts a worker on record as a worker over NATS does.
 func (s *env) native(id string, change ...func(*registry.Worker)) {
 	s.t.Helper()
 	now := s.queue.Now()
@@ -77,7 +77,7 @@ func TestWhoCannotBeDrained(t *testing.T) {
 	s.expect("gone", s.do("POST", "/endpoints/ep1/workers/b/drain", ""), 404, "not_found", "no such worker")
 }
 
-// A worker of a fleet may speak either: both are told.
+// A worker of a fleet may speak either: both are asked.
 func TestAWorkerOfAFleetIsToldBothWays(t *testing.T) {
 	s := start(t)
 	s.do("POST", "/endpoints", `{"id":"ep1"}`)
@@ -110,7 +110,7 @@ func TestAWorkerOfAFleetIsDrainedBeforeItIsLetIn(t *testing.T) {
 		got := s.do("POST", "/endpoints/ep1/workers/f/drain", "")
 		if got.status != 200 || got.body["draining"] != true || got.body["protocol"] != "http" || got.body["pingIntervalMs"] != 5000.0 ||
 			got.body["createdAt"] != now.Format(time.RFC3339Nano) {
-			t.Errorf("got %d %s, want it draining, one that speaks HTTP", got.status, got.raw)
+			t.Errorf("got %d %s, want it draining, and over HTTP", got.status, got.raw)
 		}
 		return got
 	}

@@ -10,8 +10,8 @@ import (
 	"flightline/streams"
 )
 
-// A queue that was deleted by hand is made again, marked as one that lost its
-// jobs; one that a crash left unmade is not.
+// A queue that was deleted by hand is made again, and marked: it lost its
+// jobs. A queue that a crash left unmade is not.
 func TestALostQueueIsMadeAgainAndMarked(t *testing.T) {
 	s := start(t)
 	for id, lose := range map[string]bool{"lost": true, "unmade": false} {

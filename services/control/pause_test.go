@@ -145,7 +145,7 @@ func TestBadPauses(t *testing.T) {
 	}
 }
 
-// Whoever wrote the record crashed before the consumers heard of it.
+// The process that wrote the record crashed before the consumers heard of it.
 func TestRepairTellsTheQueueOfAPause(t *testing.T) {
 	s := start(t)
 	s.do("POST", "/endpoints", `{"id":"ep"}`)
@@ -172,7 +172,7 @@ func TestRepairTellsTheQueueOfAPause(t *testing.T) {
 	}
 }
 
-// However many change the pause at once, and whoever of them is told to try
+// However many change the pause at once, and those of them that are asked to try
 // again: record and queue agree in the end.
 func TestPausesAtOnceAgreeWithTheRecord(t *testing.T) {
 	s := start(t)

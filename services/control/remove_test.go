@@ -87,7 +87,7 @@ func TestAJobIsNotOlderThanItsEndpoint(t *testing.T) {
 	s := start(t)
 	s.do("POST", "/endpoints", `{"id":"ep1"}`)
 	e := s.endpoint("ep1")
-	for _, ahead := range []time.Duration{0, 3 * time.Second} { // the clock of whoever made it
+	for _, ahead := range []time.Duration{0, 3 * time.Second} { // the clock of its maker
 		e.Created = e.Created.Add(ahead)
 		j, err := s.queue.Submit(t.Context(), e, queue.NewID(job.Async), job.Async, job.Request{Input: []byte(`{}`)})
 		if err != nil || record.LocationOf(e).OfEarlier(j) {
@@ -111,7 +111,7 @@ func TestALateDeletionLeavesTheEndpointMadeAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.expect("the other one", s.do("DELETE", "/endpoints/ep1?force=true", ""), 204, "", "")
-	s.expect("made anew", s.do("POST", "/endpoints", `{"id":"ep1"}`), 200, "", "")
+	s.expect("made again", s.do("POST", "/endpoints", `{"id":"ep1"}`), 200, "", "")
 	e := s.endpoint("ep1")
 	s.announced(e)
 	s.keepAll(1, deliveries.ReasonGivenUp, "http://h.example:80")
@@ -143,7 +143,7 @@ func TestADeletionThatWasTakenBackGoesNoFurther(t *testing.T) {
 	}
 }
 
-// What is made anew at once has a secret that nobody mixes up with the one before.
+// What is made again at once has a secret that nobody mixes up with the one before.
 func TestAnIDIsFreeWhenNobodyRemembersTheEndpointBefore(t *testing.T) {
 	s := start(t)
 	s.do("POST", "/endpoints", `{"id":"ep1"}`)
@@ -152,7 +152,7 @@ func TestAnIDIsFreeWhenNobodyRemembersTheEndpointBefore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.expect("made anew", s.do("POST", "/endpoints", `{"id":"ep1"}`), 200, "", "")
+	s.expect("made again", s.do("POST", "/endpoints", `{"id":"ep1"}`), 200, "", "")
 	e, err := s.registry.Endpoints.Find(t.Context(), "ep1")
 	if after := e.Created.Sub(deleted); err != nil || after < registry.MaxStaleness-100*time.Millisecond {
 		t.Errorf("made %s after the deletion, %v, want %s at least", after, err, registry.MaxStaleness)

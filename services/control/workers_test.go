@@ -65,7 +65,7 @@ func TestATokenOfAnEndpointThatWasDeletedMeanwhileIsRevoked(t *testing.T) {
 	}
 }
 
-// What the endpoint sets for its workers is told to whoever lets one in, and
+// What the endpoint sets for its workers is given to the caller who lets one in, and
 // to nobody else.
 func TestTheEndpointsEnvironmentGoesWithTheToken(t *testing.T) {
 	s := start(t)

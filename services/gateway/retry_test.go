@@ -71,7 +71,7 @@ func TestARepeatedResultWaitsForTheDisk(t *testing.T) {
 }
 
 // JetStream stores the chunk, and its answer is lost for longer than a call
-// waits: the worker is told nothing meanwhile, else it would post it again.
+// waits: the worker gets no answer meanwhile, else it would post it again.
 func TestAChunkWhoseAnswerWasLostIsThereOnce(t *testing.T) {
 	s := newEnv(t)
 	cable := newCable(t, s.bus.Config().URL, "written once")

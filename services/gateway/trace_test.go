@@ -16,7 +16,7 @@ import (
 
 const someTrace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-// The instance that is told the result makes the span of the run, beneath what
+// The instance that gets the result makes the span of the run, beneath what
 // queued the job.
 func TestARunIsTracedByWhoeverHearsOfItsEnd(t *testing.T) {
 	s := newEnv(t)

@@ -53,7 +53,7 @@ func sequences(got []*nats.Msg) []int {
 	return seqs
 }
 
-// Whatever lies in a stream, walking it backwards page by page brings every
+// Whatever is in a stream, walking it backwards page by page brings every
 // message of the filter once, the newest first.
 func TestBackwardsBringsEveryMessageOnce(t *testing.T) {
 	t.Parallel()

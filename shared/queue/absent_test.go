@@ -32,7 +32,7 @@ func (c *trio) lead(t *testing.T, node int, stream string) {
 }
 
 // A leader that was left alone answers reads for some seconds. It may lack a job
-// that was accepted elsewhere, so nobody may be answered that there is none.
+// that was accepted elsewhere, so nobody may get "no such job".
 func TestALeaderLeftAloneDoesNotSayThatThereIsNoJob(t *testing.T) {
 	if testing.Short() {
 		t.Skip("three servers take some seconds")

@@ -93,7 +93,7 @@ func TestARunThatLastsIsNoGhost(t *testing.T) {
 	}
 }
 
-// What lives without its queue message cannot be told from a ghost, so its
+// What lives without its queue message cannot be distinguished from a ghost, so its
 // record is not removed at all.
 func TestRecordsWhoseMessageProvesNothingAreKept(t *testing.T) {
 	t.Parallel()
@@ -137,7 +137,7 @@ func TestRecordsWhoseMessageProvesNothingAreKept(t *testing.T) {
 	}
 }
 
-// With the last attempt forgotten, the one before must not be what is told.
+// With the last attempt forgotten, the one before must not be what is shown.
 func TestForgetTakesEarlierAttemptsAlong(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, func(e *endpoint.Endpoint) { e.Retention = time.Hour })

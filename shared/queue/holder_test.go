@@ -27,7 +27,7 @@ func expired(t *testing.T, q *Queue, l *Lease) {
 }
 
 // A worker that beats keeps its job although the server hands it out again, and
-// whoever gets it has seen good service for more than a lease.
+// the worker that gets it has seen good service for more than a lease.
 func TestALivingHolderIsAskedAndKeepsItsJob(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t)
@@ -69,7 +69,7 @@ func TestALivingRemoteHolderIsAskedAndKeepsItsJob(t *testing.T) {
 	if err := s.q.Remote.Heartbeat(t.Context(), s.e, id, "remote"); err != nil {
 		t.Errorf("the worker lost its job: %v", err)
 	}
-	// Nobody hears of it for a lease: now it is lost.
+	// Nothing is heard of it for a lease: now it is lost.
 	l2 := next(t, s.consumer(t, second, "other"))
 	if l2.Job.ID != id || l2.Job.Lost != 1 {
 		t.Errorf("got %+v, want the job of the silent worker", l2.Job)

@@ -246,7 +246,7 @@ func (w *mWorld) age(k *mWorker) {
 }
 
 // explore visits every state that can be reached and returns the first way to
-// one that breaks an invariant, "" if there is none.
+// one breaking an invariant, "" for none.
 func explore(first mWorld, rules mRules) (states int, way string) {
 	type step struct {
 		world    mWorld
@@ -295,7 +295,7 @@ func (w mWorld) broken(rules mRules) string {
 }
 
 // recovers reports whether the job ends once all faults are over, in one
-// ordinary course of things: whoever died is replaced, and everybody works.
+// ordinary course of things: what died is replaced, and everybody works.
 func (w mWorld) recovers(rules mRules) bool {
 	if w.frozen {
 		w.frozen = false

@@ -106,7 +106,7 @@ type mWorld struct {
 	freezes, restarts, suspensions, kills, cuts, returns, retries uint8
 }
 
-// record is the attempt's record as decide sees it, nil if there is none.
+// record is the attempt's record as decide sees it, nil for none.
 func (w *mWorld) record(attempt uint8) *record.Record {
 	m := w.records[attempt]
 	now := time.UnixMilli(0)

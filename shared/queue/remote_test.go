@@ -314,7 +314,7 @@ func TestHaltedIsWhatSomebodyElseEnded(t *testing.T) {
 	halted("expired", short, "w")
 }
 
-// A worker that pings a job while it ends is told how, whenever that is.
+// A worker that pings a job while it ends learns how, whenever that is.
 func TestAPingThatMeetsTheEndIsToldHow(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t)

@@ -92,7 +92,7 @@ func TestADeliveryOfAServerBeforeIsNotTakenForOneOfThis(t *testing.T) {
 	}
 }
 
-// The sequences that a queue lost are given again. What is said of a job by the
+// The sequences that a queue lost are given again. What is known of a job by the
 // old one must not reach the job that has it now.
 func TestAJobIsLeftAloneByThatWhoseSequenceItWasGiven(t *testing.T) {
 	t.Parallel()

@@ -116,7 +116,7 @@ func (c *trio) losesLeader(t *testing.T, stream string) {
 }
 
 // submitTwice has two processes submit the same jobs while the queue's leader
-// goes; all must be told of success, and each job must be listed and run once.
+// goes; all must be answered with success, and each job must be listed and run once.
 func (c *trio) submitTwice(t *testing.T) {
 	t.Helper()
 	other, err := New(t.Context(), c.Connect(t), Config{Replicas: testenv.Nodes})

@@ -264,7 +264,7 @@ func TestShorterTTLLeavesNothingInTheQueue(t *testing.T) {
 	s.empty(t)
 }
 
-// A retry and a ttl that cross: whoever writes last has seen the other.
+// A retry and a ttl that cross: the last writer has seen the other.
 func TestATTLSetWhileTheJobIsRetriedHolds(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t)

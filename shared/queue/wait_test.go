@@ -14,7 +14,7 @@ import (
 )
 
 // A job that is over is no error because JetStream is away when its end, or what
-// lies beside it, is read.
+// is stored beside it, is read.
 func TestAWaitSitsOutAnOutageAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t)

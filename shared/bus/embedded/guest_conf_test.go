@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// What the document tells operators to configure is what a guest has here.
+// What the document has operators configure is what a guest has here.
 func TestTheDocumentedConfigurationMakesAReader(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/events.md")
 	if err != nil {

@@ -51,7 +51,7 @@ func NewInstallation(t *testing.T) *Installation {
 // until the file release exists, and answers with the worker's name.
 func (p *Installation) Worker(name, release string) *Process {
 	p.T.Helper()
-	script := fmt.Sprintf(`echo "%s starts" >>%s; trap 'echo "%s is told to stop" >>%s; exit 1' TERM; while [ ! -e %s ]; do sleep 0.05; done; echo '"%s"'`,
+	script := fmt.Sprintf(`echo "%s starts" >>%s; trap 'echo "%s is asked to stop" >>%s; exit 1' TERM; while [ ! -e %s ]; do sleep 0.05; done; echo '"%s"'`,
 		name, p.log, name, p.log, release, name)
 	d := p.Start("worker", "work", "--id", name, "--grace", "100ms", "--", "sh", "-c", script)
 	d.Line(WorkerReady)

@@ -105,7 +105,7 @@ func (d *Process) Terminate() {
 	}
 }
 
-// Ends waits for the end of a process that was told to.
+// Ends waits for the end of a process that was asked to.
 func (d *Process) Ends(within time.Duration) {
 	d.T.Helper()
 	began := time.Now()
