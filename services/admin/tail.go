@@ -160,7 +160,7 @@ func messageOf(m *nats.Msg) (message, error) {
 }
 
 // replay writes what the copy lacks of the messages in r: those whose subject
-// has nothing as new. A message with a ttl keeps what is left of it.
+// has nothing as new. A message with a ttl keeps what is left of it by the clock of the server.
 func replay(ctx context.Context, js jetstream.JetStream, stream string, r io.Reader) (written int, err error) {
 	s, err := settled(ctx, js, stream)
 	if err != nil {
@@ -187,7 +187,7 @@ func replay(ctx context.Context, js jetstream.JetStream, stream string, r io.Rea
 		// What a schedule made says so, which the server takes from nobody else.
 		again.Header.Del(jetstream.SchedulerHeader)
 		again.Header.Del(jetstream.ScheduleNextHeader)
-		if !ttlLeft(again.Header, time.Since(m.Time)) {
+		if !ttlLeft(again.Header, s.CachedInfo().TimeStamp.Sub(m.Time)) {
 			continue
 		}
 		err = untilAnswered(ctx, func() error { _, err := js.PublishMsg(ctx, again); return err })

@@ -158,3 +158,37 @@ func TestWhatAScheduleMadeIsReplayed(t *testing.T) {
 		t.Errorf("got %d messages, %v, want the one that was due", n, err)
 	}
 }
+
+// serverBehind has a server whose clock is behind that of this machine.
+type serverBehind struct {
+	jetstream.JetStream
+	by time.Duration
+}
+
+func (b serverBehind) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	s, err := b.JetStream.Stream(ctx, name)
+	if err == nil {
+		info := s.CachedInfo()
+		info.TimeStamp = info.TimeStamp.Add(-b.by)
+	}
+	return s, err
+}
+
+// The machine of who restores may have another time than NATS, whose clock alone counts.
+func TestARestoreCountsAgesByTheServersClock(t *testing.T) {
+	t.Parallel()
+	b := testenv.NewServer(t)
+	if err := streams.Apply(t.Context(), b.JS, streams.Config{}); err != nil {
+		t.Fatal(err)
+	}
+	const ahead = 2 * time.Hour
+	line, err := json.Marshal(message{
+		Seq: 1, Subject: streams.RecordSubject(0, "ep", "job", 1), Time: time.Now().Add(-ahead), Header: nats.Header{jetstream.MsgTTLHeader: {"1h"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := replay(t.Context(), serverBehind{b.JS, ahead}, streams.Records(0), bytes.NewReader(line)); n != 1 || err != nil {
+		t.Errorf("got %d messages, %v, want the one that was just stored", n, err)
+	}
+}
