@@ -26,7 +26,7 @@ const (
 	maxConcurrentStops = 16
 	// lackingWait is how long a pod that this machine cannot run is left to others.
 	lackingWait = 3 * time.Second
-	// clockSkew is far more than clocks differ, and far less than records last.
+	// clockSkew is far more than clocks drift while a pod runs, and far less than records last.
 	clockSkew = time.Hour
 	// listTimeout bounds the question what runs.
 	listTimeout = 10 * time.Second
@@ -233,7 +233,7 @@ func (a *agent) claim(ctx context.Context, seen pod.Pod) bool {
 // reconcilePod looks after a pod that should run here.
 func (a *agent) reconcilePod(ctx context.Context, p pod.Pod, i driver.Instance, there bool) {
 	switch {
-	case there && i.Running && (i.Life < p.Starts || isOlder(i, p)):
+	case there && i.Running && (i.Life < p.Starts || isOlder(i, a.madeAgo(p))):
 		a.begin(p.ID, func() { a.restart(ctx, p.ID) })
 	case !there || i.Life < p.Starts:
 		a.begin(p.ID, func() { a.start(ctx, p.ID) })
@@ -250,10 +250,15 @@ func (a *agent) reconcilePod(ctx context.Context, p pod.Pod, i driver.Instance, 
 }
 
 // isOlder reports whether what runs was started for an earlier pod of this id, whose
-// record expired while no autoscaler ran. Its token has expired. The clocks of the
-// machine and of the server may differ by clockSkew.
-func isOlder(i driver.Instance, p pod.Pod) bool {
-	return !i.Started.IsZero() && i.Started.Add(clockSkew).Before(p.Created)
+// record expired while no autoscaler ran. Its token has expired. The pod was made so long ago
+// by the server's clock, of which the machine's may differ.
+func isOlder(i driver.Instance, madeAgo time.Duration) bool {
+	return !i.Started.IsZero() && time.Since(i.Started) > madeAgo+clockSkew
+}
+
+// madeAgo is how long ago the pod was made, whatever the server's clock was set by since.
+func (a *agent) madeAgo(p pod.Pod) time.Duration {
+	return max(0, a.queue.Now().Sub(p.Created)-a.queue.Bus().Clock().StepSince(p.Created))
 }
 
 // warn logs an error, unless it says that the pod is gone or was changed meanwhile.

@@ -45,3 +45,33 @@ func TestAStepOfTheServersClockHoldsUpNoFleet(t *testing.T) {
 		}
 	}
 }
+
+// The clock of a machine may be hours behind that of the server, as until it is set after a
+// start: what it starts is not taken for the worker of an earlier pod, and goes on.
+func TestAMachineWhoseClockIsBehindStartsEachWorkerOnce(t *testing.T) {
+	s := newEnv(t)
+	e := s.engine("machine")
+	clock := testenv.NewSteppedClock(t, s.Config())
+	clock.Set(2 * clockSkew)
+	q, err := queue.New(t.Context(), testenv.Connect(t, clock.Config), queue.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	testenv.Background(t, q.Run)
+	s.queueOf = q
+	s.endpoint("first", bounds(1, 1))
+	s.autoscaler(e)
+	for _, id := range []string{"second", "third"} { // each is started by a look at all pods of the machine
+		before := len(e.pods())
+		s.endpoint(id, bounds(1, 1))
+		testenv.Eventually(t, "it runs", func() bool { return len(e.pods()) > before })
+		s.status(id+"-0-1", pod.Running)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for id, n := range e.started {
+		if n > 1 {
+			t.Errorf("%s was started %d times, want once", id, n)
+		}
+	}
+}
