@@ -18,7 +18,6 @@ import (
 	"flightline/shared/deliveries"
 	"flightline/shared/events"
 	"flightline/shared/queue"
-	"flightline/shared/retry"
 	"flightline/streams"
 )
 
@@ -243,28 +242,23 @@ func (w *walk) run(ctx context.Context) error {
 		return err
 	}
 	w.before, w.seq = state, max(1, state.FirstSeq)-1
-	heard, size, empty := time.Now(), minPageBytes, 0
-	for w.seq < w.before.LastSeq && empty < maxEmptyPages {
-		n, err := w.page(ctx, size)
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case err == nil && n > 0:
-			heard, size, empty = time.Now(), min(2*size, pageBytes), 0
-			continue
-		case err == nil:
-			empty++
-		case !bearable(err) || time.Since(heard) > silenceTimeout:
-			return err
-		case deleted(ctx, w.js, w.stream):
-			return jetstream.ErrStreamNotFound
-		default:
-			size = max(size/2, minPageBytes)
+	empty := 0
+	err = readPages(ctx, w.js, w.stream, silenceTimeout, func(size int) (int, error) {
+		if w.seq >= w.before.LastSeq || empty == maxEmptyPages {
+			return 0, errEnd
 		}
-		_ = retry.Sleep(ctx, retryDelay) // the next page fails if ctx has ended
+		n, err := w.page(ctx, size)
+		if n > 0 {
+			empty = 0
+		} else if err == nil {
+			empty++
+		}
+		return n, err
+	})
+	if err == nil {
+		w.skip(w.before.LastSeq)
 	}
-	w.skip(w.before.LastSeq)
-	return nil
+	return err
 }
 
 // page reads what comes next, and returns how many messages there were.

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -46,68 +47,68 @@ type message struct {
 func copyTail(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, stream string, seq uint64, w io.Writer) (n int, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, catchUpTimeout, errTooBusy)
 	defer cancel()
-	c := &streamCopier{nc: nc, stream: stream, seq: seq, out: json.NewEncoder(w)}
-	var last error
-	for size := pageBytes; ; {
-		read, err := c.page(ctx, size)
-		n += read
-		switch {
-		case errors.Is(err, io.EOF):
-			return n, nil
-		case ctx.Err() != nil:
-			if last != nil {
-				return n, fmt.Errorf("no answer for %v: %w", catchUpTimeout, last)
+	out := json.NewEncoder(w)
+	err = readPages(ctx, js, stream, catchUpTimeout, func(size int) (read int, err error) {
+		page, err := bus.BatchGetOnce(ctx, nc, stream, bus.Batch{From: seq + 1, Filter: ">", Most: maxPageMessages, MaxBytes: size})
+		if err != nil {
+			return 0, err
+		}
+		for _, m := range page {
+			message, err := messageOf(m)
+			if err == nil {
+				err = out.Encode(message)
 			}
-			return n, context.Cause(ctx)
+			if err != nil {
+				return read, err
+			}
+			seq = message.Seq
+			read++
+		}
+		if n += read; read > 0 {
+			return read, nil
+		}
+		more, err := hasMore(ctx, nc, stream, seq)
+		if err == nil && !more {
+			err = errEnd
+		}
+		return 0, err
+	})
+	return n, err
+}
+
+// errEnd means that a stream has no more pages.
+var errEnd = errors.New("the end of the stream")
+
+// readPages calls page until that returns errEnd. page reads what comes next, of size bytes
+// at most, and returns how many messages there were. That nobody answers is sat out, for
+// patience at most. It returns what was wrong at last, or the cause of the end of ctx; a
+// stream that is no more is jetstream.ErrStreamNotFound.
+func readPages(ctx context.Context, js jetstream.JetStream, stream string, patience time.Duration, page func(size int) (int, error)) error {
+	heard := time.Now()
+	var last error
+	for size := minPageBytes; ; {
+		read, err := page(size)
+		switch {
+		case errors.Is(err, errEnd):
+			return nil
+		case ctx.Err() != nil:
+			return cmp.Or(last, context.Cause(ctx))
 		case err == nil && read > 0:
-			size, last = min(2*size, pageBytes), nil
+			heard, size, last = time.Now(), min(2*size, pageBytes), nil
 			continue
-		case err == nil: // the replica that was asked lags
+		case err == nil: // the replica that was asked lags, or the next ones cannot be read
 		case !bearable(err):
-			return n, err
+			return err
 		case deleted(ctx, js, stream):
-			return n, jetstream.ErrStreamNotFound
+			return jetstream.ErrStreamNotFound
 		default:
-			size, last = max(size/2, minPageBytes), err
+			size, last = max(size/2, minPageBytes), fmt.Errorf("no answer for %v: %w", time.Since(heard).Round(time.Second), err)
+			if time.Since(heard) > patience {
+				return last
+			}
 		}
 		_ = retry.Sleep(ctx, retryDelay) // the next page fails if ctx has ended
 	}
-}
-
-// streamCopier is where a reading of a stream is.
-type streamCopier struct {
-	nc     *nats.Conn
-	stream string
-	seq    uint64 // of the last message that was read
-	out    *json.Encoder
-}
-
-// page reads what comes next, of this size at most, and returns how many
-// messages there were: io.EOF if there are no more.
-func (c *streamCopier) page(ctx context.Context, size int) (read int, err error) {
-	page, err := bus.BatchGetOnce(ctx, c.nc, c.stream, bus.Batch{From: c.seq + 1, Filter: ">", Most: maxPageMessages, MaxBytes: size})
-	if err != nil {
-		return 0, err
-	}
-	for _, m := range page {
-		message, err := messageOf(m)
-		if err != nil {
-			return read, err
-		}
-		if err := c.out.Encode(message); err != nil {
-			return read, err
-		}
-		c.seq = message.Seq
-		read++
-	}
-	if read > 0 {
-		return read, nil
-	}
-	more, err := hasMore(ctx, c.nc, c.stream, c.seq)
-	if err == nil && !more {
-		err = io.EOF
-	}
-	return 0, err
 }
 
 // bearable reports whether nobody answered, as in an election or on a slow line.
