@@ -26,15 +26,10 @@ import (
 
 // DoctorConfig is what the doctor takes for right.
 type DoctorConfig struct {
-	// Replicas, Partitions and EventsAge are the installation's settings, with
-	// the defaults of streams.Config.
-	Replicas, Partitions int
-	EventsAge            time.Duration
-	// LogsAge and LogsMaxBytes are those of streams.Config.
-	LogsAge      time.Duration
-	LogsMaxBytes int64
+	// Streams are the installation's settings.
+	Streams streams.Config
 	// Fix makes streams, consumers and buckets as they should be before it looks.
-	// It takes no copy away from a stream that has more than Replicas.
+	// It takes no copy away from a stream that has more than Streams.Replicas.
 	Fix bool
 	// Deep reads every message of every stream, in bounded memory.
 	Deep bool
@@ -45,10 +40,6 @@ type DoctorConfig struct {
 	quick bool
 	// Log gets what was fixed. Required.
 	Log *slog.Logger
-}
-
-func (c DoctorConfig) streams() streams.Config {
-	return streams.Config{Replicas: c.Replicas, Partitions: c.Partitions, EventsAge: c.EventsAge, LogsAge: c.LogsAge, LogsMaxBytes: c.LogsMaxBytes}
 }
 
 // State is how a check came out: OK, Warn or Fail.
@@ -148,11 +139,11 @@ func Doctor(ctx context.Context, nc *nats.Conn, cfg DoctorConfig) (Report, error
 // fix makes the shared streams, and those of the endpoints if they are known, as
 // they should be.
 func (x *checker) fix(ctx context.Context) error {
-	lost, err := streams.Lost(ctx, x.js, x.cfg.streams())
+	lost, err := streams.Lost(ctx, x.js, x.cfg.Streams)
 	if err != nil {
 		return err
 	}
-	if err := streams.Apply(ctx, x.js, x.cfg.streams()); err != nil {
+	if err := streams.Apply(ctx, x.js, x.cfg.Streams); err != nil {
 		return err
 	}
 	for _, name := range lost {
@@ -163,7 +154,7 @@ func (x *checker) fix(ctx context.Context) error {
 		return fmt.Errorf("the queues were left as they are: %w", err)
 	}
 	for _, e := range endpoints {
-		if err := streams.ApplyEndpoint(ctx, x.js, x.cfg.streams(), e); err != nil {
+		if err := streams.ApplyEndpoint(ctx, x.js, x.cfg.Streams, e); err != nil {
 			return err
 		}
 	}
@@ -276,7 +267,7 @@ func (x *checker) compare(ctx context.Context, there map[string]*jetstream.Strea
 		x.add("raft groups", state, text, hint)
 	}
 	before := len(x.report.Findings)
-	wanted := streams.AllWanted(x.cfg.streams(), endpoints)
+	wanted := streams.AllWanted(x.cfg.Streams, endpoints)
 	for _, w := range wanted {
 		got := there[w.Config.Name]
 		if got == nil {
@@ -344,7 +335,7 @@ func (x *checker) checkConsumer(stream string, want jetstream.ConsumerConfig, go
 		if diff := streams.ConsumerDifferences(want, info.Config); len(diff) > 0 {
 			x.add(name, Warn, strings.Join(diff, "; "), byDoctor)
 		}
-		if role, shared := streams.RoleOf(x.cfg.streams(), stream, want.Durable); shared && unread(info) > 0 {
+		if role, shared := streams.RoleOf(x.cfg.Streams, stream, want.Durable); shared && unread(info) > 0 {
 			x.add(name, Warn, fmt.Sprintf("%d messages wait and nobody asks for them", unread(info)), "start the role "+string(role))
 		}
 	}
@@ -399,7 +390,7 @@ func (x *checker) queues(there map[string]*jetstream.StreamInfo, endpoints []end
 	known := map[string]bool{}
 	for _, e := range endpoints {
 		known[streams.Jobs(e.ID)] = true
-		if e.Partition >= max(1, x.cfg.Partitions) {
+		if e.Partition >= x.cfg.Streams.PartitionCount() {
 			x.add("endpoint "+e.ID, Warn, fmt.Sprintf("it is in partition %d", e.Partition), fmt.Sprintf("give doctor and serve --partitions %d or more", e.Partition+1))
 		}
 	}

@@ -94,7 +94,7 @@ func TestDurabilityIsThatOfTheStreams(t *testing.T) {
 		"no stream yet":           {empty.NC, admin.OK, "two of three"},
 		"one copy, three are due": {applied(t).NC, admin.Warn, "copies of each message: 1 at least"},
 	} {
-		f := found(doctorOf(t, test.nc, admin.DoctorConfig{Replicas: 3}), "durability")
+		f := found(doctorOf(t, test.nc, admin.DoctorConfig{Streams: streams.Config{Replicas: 3}}), "durability")
 		if f.State != test.state || !strings.Contains(f.Text, test.text) {
 			t.Errorf("%s: got %+v, want %s and %q", name, f, test.state, test.text)
 		}

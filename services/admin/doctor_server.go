@@ -62,7 +62,7 @@ func (x *checker) durability(there map[string]*jetstream.StreamInfo) {
 		}
 	}
 	if copies == nil {
-		copies = []int{max(1, x.cfg.Replicas)}
+		copies = []int{max(1, x.cfg.Streams.Replicas)}
 	}
 	fewest := slices.Min(copies)
 	if fewest >= 3 {

@@ -144,7 +144,7 @@ func (i *Inspector) read(ctx context.Context) (*systemState, error) {
 	for _, info := range there {
 		s.streams = append(s.streams, streamOf(info))
 	}
-	for _, w := range streams.AllWanted(i.cfg.Doctor.streams(), settled) {
+	for _, w := range streams.AllWanted(i.cfg.Doctor.Streams, settled) {
 		s.wanted[w.Config.Name] = w.Consumers
 	}
 	s.findings = i.findings(ctx, account, there, silent, settled, endpoints)

@@ -18,6 +18,7 @@ import (
 	"flightline/services/cli"
 	"flightline/shared/bus"
 	"flightline/shared/terminal"
+	"flightline/streams"
 )
 
 // AdminConfig is what the commands of an operator may be given. Without an
@@ -137,8 +138,8 @@ func (c DoctorConfig) examine(ctx context.Context, nc *nats.Conn, log *slog.Logg
 		}
 	}
 	return admin.Doctor(ctx, nc, admin.DoctorConfig{
-		Replicas: c.Replicas, Partitions: partitions, EventsAge: c.EventsAge, LogsAge: c.LogsAge, LogsMaxBytes: explicitZero(c.LogsBytes), Fix: c.Fix, Deep: c.Deep, Log: log,
-		Sync: c.dev().Sync,
+		Streams: streams.Config{Replicas: c.Replicas, Partitions: partitions, EventsAge: c.EventsAge, LogsAge: c.LogsAge, LogsMaxBytes: explicitZero(c.LogsBytes)},
+		Fix:     c.Fix, Deep: c.Deep, Log: log, Sync: c.dev().Sync,
 	})
 }
 

@@ -14,12 +14,8 @@ import (
 
 // inspector answers how the installation is, by the plan's settings.
 func (p plan) inspector(n *node) (*admin.Inspector, error) {
-	c := p.streams()
 	cfg := admin.InspectorConfig{
-		Doctor: admin.DoctorConfig{
-			Replicas: max(1, p.replicas), Partitions: p.partitions, EventsAge: c.EventsAge, LogsAge: c.LogsAge, LogsMaxBytes: c.LogsMaxBytes,
-			Sync: p.dev.Sync, Log: p.log,
-		},
+		Doctor: admin.DoctorConfig{Streams: p.streams(), Sync: p.dev.Sync, Log: p.log},
 		Endpoints: func(ctx context.Context) ([]endpoint.Endpoint, error) {
 			endpoints, err := n.registry.Endpoints.Known(ctx)
 			if err != nil {

@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"path"
@@ -119,25 +120,10 @@ func (s Spec) Check() error {
 	if s.VolumePath != "" && !cleanPath(s.VolumePath) {
 		return &FieldError{"volumeMountPath", fmt.Sprintf("must be an absolute path without '..', got %.300q", s.VolumePath)}
 	}
-	if err := checkWords("dockerEntrypoint", s.Entrypoint); err != nil {
-		return err
-	}
-	if err := checkWords("dockerStartCmd", s.Command); err != nil {
-		return err
-	}
-	if err := checkEnv(s.Env); err != nil {
-		return err
-	}
-	if err := checkPorts(s.Ports); err != nil {
-		return err
-	}
-	if err := checkGPUTypes(s.GPUTypes); err != nil {
-		return err
-	}
-	if err := CheckCapabilities("capabilities", s.Capabilities); err != nil {
-		return err
-	}
-	if err := CheckModels(s.ModelCache); err != nil {
+	if err := cmp.Or(
+		checkWords("dockerEntrypoint", s.Entrypoint), checkWords("dockerStartCmd", s.Command), checkEnv(s.Env), checkPorts(s.Ports),
+		checkGPUTypes(s.GPUTypes), CheckCapabilities("capabilities", s.Capabilities), CheckModels(s.ModelCache),
+	); err != nil {
 		return err
 	}
 	if len(s.ModelCache) > 0 && (s.VolumePath == ModelCachePath || strings.HasPrefix(s.VolumePath, ModelCachePath+"/")) {
