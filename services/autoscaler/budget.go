@@ -6,15 +6,12 @@ import (
 	"time"
 
 	"flightline/shared/endpoint"
-	"flightline/shared/events"
 	"flightline/shared/job"
 )
 
-const (
-	// budgetPage is how many events are read at once to count failures in a row, and
-	// maxBudgetPages how often: a job has three events, and more if it is tried again.
-	budgetPage, maxBudgetPages = 100, 60
-)
+// maxBudgetPages is how many pages are read at most to count the failures of a budget: a job
+// has three events, and more if it is tried again.
+const maxBudgetPages = 60
 
 // budgetSpent says why the endpoint is to be paused, "" if it is not.
 func budgetSpent(e endpoint.Endpoint, f sameFailure) string {
@@ -52,7 +49,7 @@ func (l *leader) spendBudget(ctx context.Context, now time.Time, e endpoint.Endp
 		return e, nil
 	}
 	m.budgetRead = now
-	f, err := l.failuresInRow(ctx, e)
+	f, err := l.budgetUsed(ctx, e)
 	if err != nil {
 		l.log.DebugContext(ctx, "ends of jobs not read", "endpoint", e.ID, "err", err)
 		return e, nil
@@ -75,6 +72,12 @@ func (l *leader) spendBudget(ctx context.Context, now time.Time, e endpoint.Endp
 	return l.applyBudgetPause(ctx, changed, m)
 }
 
+// budgetUsed counts the last jobs that failed for one cause since the endpoint was made and
+// its last pause ended or its budget was changed, up to its budget.
+func (l *leader) budgetUsed(ctx context.Context, e endpoint.Endpoint) (sameFailure, error) {
+	return l.failuresInRow(ctx, e.ID, job.Later(e.Created, e.PausedUntil), e.FailureBudget, maxBudgetPages)
+}
+
 // applyBudgetPause applies a pause by the budget to the queue, once in each term: who
 // wrote the record may have crashed before the queue knew.
 func (l *leader) applyBudgetPause(ctx context.Context, e endpoint.Endpoint, m *endpointState) (endpoint.Endpoint, error) {
@@ -87,30 +90,4 @@ func (l *leader) applyBudgetPause(ctx context.Context, e endpoint.Endpoint, m *e
 	}
 	m.applied = now.PausedUntil
 	return now, nil
-}
-
-// failuresInRow counts the last jobs that failed for one cause since the endpoint was made
-// and its last pause ended or its budget was changed, up to its budget.
-func (l *leader) failuresInRow(ctx context.Context, e endpoint.Endpoint) (sameFailure, error) {
-	since := job.Later(e.Created, e.PausedUntil)
-	var latest []events.Event
-	var f sameFailure
-	var before uint64
-	for range maxBudgetPages {
-		page, next, err := l.events.Before(ctx, e.ID, events.Past{Since: since, Before: before, Most: budgetPage})
-		if err != nil {
-			return f, err
-		}
-		for _, x := range page {
-			if x.Status.Terminal() && x.Kind != events.Cancelled && x.At.After(since) {
-				latest = append(latest, x)
-			}
-		}
-		f = sameFailureOf(latest)
-		if f.jobs < len(latest) || f.jobs >= e.FailureBudget || next == 0 {
-			break
-		}
-		before = next
-	}
-	return f, nil
 }

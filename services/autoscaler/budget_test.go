@@ -117,7 +117,7 @@ func TestAUsedUpBudgetPausesTheEndpoint(t *testing.T) {
 				s.writeEnd(log, budget+n, failure(n))
 			}
 			e = s.pausedQueue(false)
-			if f, err := l.failuresInRow(t.Context(), e); err != nil || f.jobs != budget-1 {
+			if f, err := l.budgetUsed(t.Context(), e); err != nil || f.jobs != budget-1 {
 				t.Errorf("got %d failures in a row after the resume, %v, want %d", f.jobs, err, budget-1)
 			}
 			s.writeEnd(log, 2*budget, failure(0))
@@ -144,7 +144,7 @@ func TestFailuresInRowReadsPages(t *testing.T) {
 	made := s.endpoint("ep", func(e *endpoint.Endpoint) { e.FailureBudget = 1000 })
 	var list []events.Event
 	now := s.queue.Now()
-	const row = 3 * budgetPage
+	const row = 3 * failuresPage
 	for n := range row + 1 {
 		e := ended("worker", "no model")
 		if n == 0 {
@@ -158,11 +158,11 @@ func TestFailuresInRowReadsPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := &leader{Service: &Service{events: log}}
-	if f, err := l.failuresInRow(t.Context(), made); err != nil || f.jobs != row || f.workers != 1 {
+	if f, err := l.budgetUsed(t.Context(), made); err != nil || f.jobs != row || f.workers != 1 {
 		t.Errorf("got %+v, %v, want %d jobs on one worker", f, err, row)
 	}
-	made.FailureBudget = budgetPage
-	if f, err := l.failuresInRow(t.Context(), made); err != nil || f.jobs != budgetPage {
-		t.Errorf("got %+v, %v, want as many as the budget, %d", f, err, budgetPage)
+	made.FailureBudget = failuresPage
+	if f, err := l.budgetUsed(t.Context(), made); err != nil || f.jobs != failuresPage {
+		t.Errorf("got %+v, %v, want as many as the budget, %d", f, err, failuresPage)
 	}
 }

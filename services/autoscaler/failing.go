@@ -16,11 +16,11 @@ const (
 	// minSameFailures is how many jobs in a row must have failed for one cause so that no
 	// more workers are started for the jobs that wait.
 	minSameFailures = 5
-	// maxSameFailureEvents is how many events of an endpoint are read to find them.
-	maxSameFailureEvents = 60
 	// sameFailureWindow is how far back they count, sameFailureInterval the pause between
 	// two looks.
 	sameFailureWindow, sameFailureInterval = 10 * time.Minute, 5 * time.Second
+	// failuresPage is how many events are read at once to count failures in a row.
+	failuresPage = 100
 )
 
 // sameFailure is that the last jobs of an endpoint failed for one cause. The zero value
@@ -65,14 +65,37 @@ func (l *leader) lookAtFailures(ctx context.Context, e endpoint.Endpoint, m *end
 	if now.Sub(m.failuresRead) < sameFailureInterval {
 		return m.failures
 	}
-	m.failuresRead, m.failures = now, sameFailure{}
-	latest, _, err := l.events.Before(ctx, e.ID, events.Past{Since: job.Later(e.Created, now.Add(-sameFailureWindow)), Most: maxSameFailureEvents})
+	f, err := l.failuresInRow(ctx, e.ID, job.Later(e.Created, now.Add(-sameFailureWindow)), minSameFailures, 1)
 	if err != nil {
 		l.log.DebugContext(ctx, "ends of jobs not read", "endpoint", e.ID, "err", err)
-		return m.failures
+		f = sameFailure{}
 	}
-	m.failures = sameFailureOf(latest)
-	return m.failures
+	m.failuresRead, m.failures = now, f
+	return f
+}
+
+// failuresInRow counts the last jobs of an endpoint that failed for one cause since then. It
+// reads pages until there are enough, and so many at most.
+func (l *leader) failuresInRow(ctx context.Context, endpointID string, since time.Time, enough, pages int) (f sameFailure, err error) {
+	var latest []events.Event
+	past := events.Past{Since: since, Most: failuresPage}
+	for range pages {
+		page, next, err := l.events.Before(ctx, endpointID, past)
+		if err != nil {
+			return f, err
+		}
+		for _, x := range page {
+			if x.Status.Terminal() && x.Kind != events.Cancelled && x.At.After(since) {
+				latest = append(latest, x)
+			}
+		}
+		f = sameFailureOf(latest)
+		if f.jobs < len(latest) || f.jobs >= enough || next == 0 {
+			break
+		}
+		past.Before = next
+	}
+	return f, nil
 }
 
 // boundFailing starts no more workers than workersMin, and one at least, while the jobs

@@ -41,30 +41,25 @@ func (s *startup) enter(ctx context.Context, phase pod.Phase) {
 	s.warn(ctx, "phase of a pod not noted", s.was.ID, s.write(within, func(*pod.Pod) {}))
 }
 
-// done notes that the pod runs, unless it was left alone and that is noted.
+// done notes that the pod runs, unless it was left alone and that is noted. Nothing is heard
+// of a pod that works for no endpoint: it is ready.
 func (s *startup) done(ctx context.Context) {
 	if phase, _ := s.was.Phase(); s.alone && (phase == pod.Loading || phase == pod.Ready) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
-	defer cancel()
-	s.warn(ctx, "start of a pod not noted", s.was.ID, s.note(ctx))
-	s.log.InfoContext(ctx, "pod started", "pod", s.was.ID, "endpoint", s.was.Endpoint, "driver", s.driver.Name())
-}
-
-// note writes that the pod runs. Nothing is heard of a pod that works for no endpoint: it
-// is ready.
-func (s *startup) note(ctx context.Context) error {
-	now, last := s.queue.Now(), pod.Loading
+	last := pod.Loading
 	if s.was.Endpoint == "" {
 		last = pod.Ready
 	}
-	s.phases = s.phases.Enter(pod.Starting, s.was.Starts, s.began).Enter(last, s.was.Starts, now)
-	return s.write(ctx, func(p *pod.Pod) {
+	s.phases = s.phases.Enter(pod.Starting, s.was.Starts, s.began).Enter(last, s.was.Starts, s.queue.Now())
+	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+	defer cancel()
+	s.warn(ctx, "start of a pod not noted", s.was.ID, s.write(ctx, func(p *pod.Pod) {
 		if p.Started, p.Machine = s.began, s.machineFacts(); p.Change == waitsFor(p.Driver) {
 			p.Changed, p.Change = s.began, "started"
 		}
-	})
+	}))
+	s.log.InfoContext(ctx, "pod started", "pod", s.was.ID, "endpoint", s.was.Endpoint, "driver", s.driver.Name())
 }
 
 // write stores the phases, with what change sets besides, unless the pod was stopped or

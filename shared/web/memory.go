@@ -47,7 +47,7 @@ type keyRoom struct {
 func newMemory(total, largest int) *memory {
 	total = max(total, largest)
 	return &memory{
-		room: semaphore.NewWeighted(int64(total)), total: int64(total), share: int64(max(total/2, largest)),
+		room: semaphore.NewWeighted(int64(total)), share: int64(max(total/2, largest)),
 		keys: map[string]*keyRoom{},
 	}
 }
