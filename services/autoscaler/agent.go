@@ -129,7 +129,7 @@ func (a *agent) awaitDriver(ctx context.Context) bool {
 			a.machine, a.facts, a.inventory = id, facts, facts.GPUs
 			if a.cfg.GPUs != nil {
 				a.inventory = nil
-				a.look(ctx)
+				a.readGPUs(ctx)
 			}
 			return true
 		}

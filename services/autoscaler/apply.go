@@ -125,7 +125,7 @@ func (l *leader) updateEndpoint(ctx context.Context, e endpoint.Endpoint, change
 }
 
 // apply makes the records say what was decided. All of it may run twice.
-func (l *leader) apply(ctx context.Context, v *view, e endpoint.Endpoint, m *endpointState, in looked, out decision) error {
+func (l *leader) apply(ctx context.Context, v *view, e endpoint.Endpoint, m *endpointState, in fleetSample, out decision) error {
 	if out.hold || e.Fleet.External() {
 		return nil
 	}
@@ -196,7 +196,7 @@ func (s *Service) remove(ctx context.Context, id, why string) error {
 }
 
 // createPods writes the records of new workers; agents start what they say.
-func (l *leader) createPods(ctx context.Context, v *view, e endpoint.Endpoint, in looked, out decision) error {
+func (l *leader) createPods(ctx context.Context, v *view, e endpoint.Endpoint, in fleetSample, out decision) error {
 	if out.start == 0 {
 		return nil
 	}
@@ -226,7 +226,7 @@ func (l *leader) createPods(ctx context.Context, v *view, e endpoint.Endpoint, i
 
 // beatForStarting lets workers that start be counted as such until they speak. A worker
 // that was ready is silent, and does not start.
-func (l *leader) beatForStarting(ctx context.Context, v *view, e endpoint.Endpoint, in looked) error {
+func (l *leader) beatForStarting(ctx context.Context, v *view, e endpoint.Endpoint, in fleetSample) error {
 	for _, p := range in.pods {
 		w, heard := v.worker(p)
 		phase, _ := p.Phase()

@@ -155,7 +155,7 @@ func lastCanaries(a, b member) int {
 
 // sampleCanary completes the sample of an endpoint whose new version is tried, or was
 // rolled back. unknown says what could not be read.
-func (l *leader) sampleCanary(ctx context.Context, v *view, e endpoint.Endpoint, m *endpointState, in *looked) (unknown string) {
+func (l *leader) sampleCanary(ctx context.Context, v *view, e endpoint.Endpoint, m *endpointState, in *fleetSample) (unknown string) {
 	if e.Canary.State == endpoint.CanaryRolledBack {
 		for i := range in.members {
 			w := &in.members[i]

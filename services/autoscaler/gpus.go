@@ -38,7 +38,7 @@ const (
 type gpuState struct {
 	e   endpoint.Endpoint
 	m   *endpointState
-	in  looked
+	in  fleetSample
 	out decision
 	// wakes are the workers to wake that must regain their GPUs first.
 	wakes []string
@@ -53,7 +53,7 @@ type gpuState struct {
 func (s *gpuState) unknown(now time.Time) bool { return now.Sub(s.looked) >= maxUnknown }
 
 // postpone leaves a decision to the arbiter, and reports whether it needs to.
-func (l *leader) postpone(e endpoint.Endpoint, m *endpointState, in looked, out decision) bool {
+func (l *leader) postpone(e endpoint.Endpoint, m *endpointState, in fleetSample, out decision) bool {
 	l.gpuMu.Lock()
 	defer l.gpuMu.Unlock()
 	if e.Fleet.External() || in.spec.GPUs == 0 {
@@ -189,7 +189,7 @@ func stateText(w arbiter.Worker) string {
 	return of + ", " + w.State.String()
 }
 
-func requestOf(in looked) placement.Request {
+func requestOf(in fleetSample) placement.Request {
 	r := placement.RequestOf(in.spec)
 	r.Driver = pod.Driver(in.from.Fleet.Driver)
 	return r

@@ -58,13 +58,13 @@ func (a *agent) watchGPUs(ctx context.Context, read wakeup.Signal) {
 		case <-ctx.Done():
 			return
 		}
-		a.look(ctx)
+		a.readGPUs(ctx)
 		read.Send()
 	}
 }
 
-// look reads the GPUs again. What cannot be read stays as it was.
-func (a *agent) look(ctx context.Context) {
+// readGPUs reads the GPUs again. What cannot be read stays as it was.
+func (a *agent) readGPUs(ctx context.Context) {
 	var found []pod.GPU
 	if a.cfg.GPUs == nil {
 		found = asKnown(a.watch.GPUs(ctx, a.log), a.gpus())

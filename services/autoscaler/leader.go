@@ -60,7 +60,7 @@ type endpointState struct {
 	of     endpoint.Endpoint
 	alive  int // workers, when it was looked at
 	count  jobCount
-	handed handed
+	handed handedJobs
 	// failures are the last that were read, at failuresRead.
 	failures     sameFailure
 	failuresRead time.Time
@@ -226,7 +226,7 @@ func (l *leader) scale(ctx context.Context, v *view, e endpoint.Endpoint, m *end
 }
 
 // settle writes a decision down and applies it.
-func (l *leader) settle(ctx context.Context, v *view, e endpoint.Endpoint, m *endpointState, in looked, out decision) error {
+func (l *leader) settle(ctx context.Context, v *view, e endpoint.Endpoint, m *endpointState, in fleetSample, out decision) error {
 	out.retire = retireSleepers(e, in.sample, out, v.now)
 	m.alive = out.wanted
 	if !e.Fleet.External() {

@@ -63,8 +63,8 @@ func jobsHeldBy(workers []registry.Worker) map[job.ID]bool {
 	return jobs
 }
 
-// handed is what the leader remembers of an endpoint's jobs that were handed out.
-type handed struct {
+// handedJobs is what the leader remembers of an endpoint's jobs that were handed out.
+type handedJobs struct {
 	jobs    []job.ID
 	listed  time.Time
 	looked  time.Time
@@ -77,10 +77,10 @@ func (l *leader) orphans(ctx context.Context, v *view, e endpoint.Endpoint, m *e
 	h := &m.handed
 	none := stats.Running == stats.RunningLow || e.WorkersMax == 0 || e.ScalerType != endpoint.QueueDelay
 	if v.now.Sub(h.looked) > watchTimeout { // then it is not known what lasted
-		*h, m.stale = handed{}, nil
+		*h, m.stale = handedJobs{}, nil
 	}
 	if none {
-		*h = handed{}
+		*h = handedJobs{}
 	}
 	if h.looked = v.now; none {
 		return orphans{}, nil

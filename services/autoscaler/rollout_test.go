@@ -215,7 +215,7 @@ func TestARolloutGoesOnWithoutALostGPU(t *testing.T) {
 	} {
 		s := gpuState{
 			e: ep(bounds(2, 2)), m: &endpointState{memory: memory{replaced: []string{"former"}}},
-			in: looked{sample: sample{machines: 1, members: test.members}}, out: decision{start: 1, wanted: 2},
+			in: fleetSample{sample: sample{machines: 1, members: test.members}}, out: decision{start: 1, wanted: 2},
 		}
 		s.grant(arbiter.Input{}, arbiter.Decision{Waits: map[string]arbiter.Wait{"ep": {Coming: test.coming}}}, noon)
 		if got := replace(s.e, s.in.sample, s.out, noon); !slices.Equal(got.drain, test.want) {
@@ -245,7 +245,7 @@ func TestADemandSaysHowManyAreSuccessors(t *testing.T) {
 	} {
 		s := gpuState{
 			e: ep(bounds(2, 9)), m: &endpointState{memory: memory{replaced: replaced}}, fresh: test.fresh,
-			in: looked{sample: sample{machines: 1, members: crew(time.Hour, idle)}}, out: decision{start: test.start},
+			in: fleetSample{sample: sample{machines: 1, members: crew(time.Hour, idle)}}, out: decision{start: test.start},
 		}
 		if d := s.demand(v, nil); d.Workers != test.workers || d.Replaces != 2 || d.Kept != 1 {
 			t.Errorf("%s: got %+v, want %d of which 2 replace and 1 is kept", name, d, test.workers)
@@ -257,7 +257,7 @@ func TestADemandSaysHowManyAreSuccessors(t *testing.T) {
 func TestWithoutAGPUSuccessorsAreStillOwed(t *testing.T) {
 	members := crew(time.Hour, idle)
 	members[0].bad, members[0].stale = true, true
-	in := looked{sample: sample{machines: 1, members: members}}
+	in := fleetSample{sample: sample{machines: 1, members: members}}
 	s := gpuState{e: ep(bounds(2, 2)), m: &endpointState{}, in: in, out: decide(ep(bounds(2, 2)), in.sample, memory{}, noon)}
 	s.grant(arbiter.Input{}, arbiter.Decision{}, noon)
 	if got := s.out; !slices.Equal(got.drain, []string{"w0"}) || !slices.Equal(got.memory.replaced, got.drain) || got.reason != registry.ScalingReplace {

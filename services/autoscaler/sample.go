@@ -15,8 +15,8 @@ import (
 	"flightline/shared/registry"
 )
 
-// looked is a sample, and what it takes to apply a decision about it.
-type looked struct {
+// fleetSample is a sample, and what it takes to apply a decision about it.
+type fleetSample struct {
 	sample
 	// from is what new workers are started from: the endpoint, or as it was before a
 	// canary; spec follows from it.
@@ -28,8 +28,8 @@ type looked struct {
 }
 
 // sample reads what the decision about an endpoint needs.
-func (l *leader) sample(ctx context.Context, v *view, e endpoint.Endpoint, m *endpointState) looked {
-	in := looked{pods: v.fleets[e.ID], from: e}
+func (l *leader) sample(ctx context.Context, v *view, e endpoint.Endpoint, m *endpointState) fleetSample {
+	in := fleetSample{pods: v.fleets[e.ID], from: e}
 	in.machines = len(v.machines[pod.Driver(e.Fleet.Driver)])
 	stats, err := l.count(ctx, v.now, e, m)
 	if err != nil {
@@ -77,7 +77,7 @@ func needsGPUs(v *view, e endpoint.Endpoint) bool {
 
 // members are the workers of the fleet that are not gone. unknown says which
 // of them could not be asked about.
-func (l *leader) members(ctx context.Context, v *view, e endpoint.Endpoint, m *endpointState, in looked) (all []member, unknown string) {
+func (l *leader) members(ctx context.Context, v *view, e endpoint.Endpoint, m *endpointState, in fleetSample) (all []member, unknown string) {
 	states, stale := map[memberState]time.Time{}, map[staleJob]time.Time{}
 	waiting := jobsAreLeft(e, in.sample, v.now)
 	for _, p := range in.pods {
@@ -120,7 +120,7 @@ func jobsElsewhere(workers []registry.Worker, members []member) (n int) {
 
 // podsMadeFrom returns the pods that the spec and the driver would make now: how others
 // ended, and those of a former endpoint of this id, says nothing of the next.
-func podsMadeFrom(e endpoint.Endpoint, in looked) []pod.Pod {
+func podsMadeFrom(e endpoint.Endpoint, in fleetSample) []pod.Pod {
 	return slices.DeleteFunc(slices.Clone(in.pods), func(p pod.Pod) bool {
 		return !madeFrom(p, in.spec, in.from.Fleet.Driver) || p.Created.Before(e.Created)
 	})

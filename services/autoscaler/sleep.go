@@ -121,7 +121,7 @@ func retireSleepers(e endpoint.Endpoint, s sample, v decision, now time.Time) ma
 }
 
 // applySleep makes the records say which workers are to sleep and to wake.
-func (l *leader) applySleep(ctx context.Context, e endpoint.Endpoint, in looked, out decision) error {
+func (l *leader) applySleep(ctx context.Context, e endpoint.Endpoint, in fleetSample, out decision) error {
 	var errs []error
 	for _, id := range out.sleep {
 		errs = append(errs, l.askSleep(ctx, e, id))

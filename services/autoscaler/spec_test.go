@@ -178,12 +178,12 @@ func TestHowOthersEndedTellsNothingOfTheNext(t *testing.T) {
 		pods = append(pods, pod.Pod{ID: fmt.Sprint(i), Driver: pod.Process, Status: pod.Exited, Created: at, Changed: at, Spec: s})
 	}
 	for want, s := range map[int]pod.Spec{2: spec, 1: mended, 0: {Command: []string{"new"}}} {
-		if got, _ := streak(podsMadeFrom(e, looked{pods: pods, spec: s, from: e}), noon); got != want {
+		if got, _ := streak(podsMadeFrom(e, fleetSample{pods: pods, spec: s, from: e}), noon); got != want {
 			t.Errorf("%v: got %d failures, want %d", s.Command, got, want)
 		}
 	}
 	elsewhere(&e)
-	if got := podsMadeFrom(e, looked{pods: pods, spec: spec, from: e}); len(got) > 0 {
+	if got := podsMadeFrom(e, fleetSample{pods: pods, spec: spec, from: e}); len(got) > 0 {
 		t.Errorf("another driver: got %v, want none", got)
 	}
 }

@@ -34,7 +34,7 @@ func (s *Service) noteSteps(ctx context.Context) {
 	n := stepNotes{Service: s, since: s.queue.Now().Add(-stepsWindow)}
 	for ctx.Err() == nil {
 		began, changed := time.Now(), s.registry.Pods.Changed()
-		if err := n.look(ctx); err != nil {
+		if err := n.noteAll(ctx); err != nil {
 			if ctx.Err() == nil {
 				s.log.WarnContext(ctx, "what happens to workers is not in their logs, trying again", "err", err)
 			}
@@ -49,9 +49,9 @@ func (s *Service) noteSteps(ctx context.Context) {
 	}
 }
 
-// look notes the steps that are not noted yet. Those that it does not get done are
+// noteAll notes the steps that are not noted yet. Those that it does not get done are
 // left to the next.
-func (n *stepNotes) look(ctx context.Context) error {
+func (n *stepNotes) noteAll(ctx context.Context) error {
 	began := n.queue.Now()
 	pods, err := n.registry.Pods.List(ctx)
 	if err != nil {

@@ -36,7 +36,7 @@ func TestARestartRepeatsNoStep(t *testing.T) {
 			}
 			return ""
 		})
-		if err := n.look(t.Context()); err != nil {
+		if err := n.noteAll(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if got, want := logstest.Texts(s.logged(e)), "starting|loading: its program runs"; got != want {

@@ -147,7 +147,7 @@ func TestAWorkerThatSpeaksDoesNotStartAnyMore(t *testing.T) {
 	if err := s.registry.Workers.Beat(t.Context(), registry.Worker{ID: "w", Endpoint: "ep", State: registry.WorkerRunning, Running: []string{"job"}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.beatForStarting(t.Context(), v, e, looked{pods: []pod.Pod{s.get("w")}}); err != nil {
+	if err := l.beatForStarting(t.Context(), v, e, fleetSample{pods: []pod.Pod{s.get("w")}}); err != nil {
 		t.Fatal(err)
 	}
 	bucket, err := registry.New(t.Context(), s.JS, nil)
