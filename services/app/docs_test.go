@@ -14,7 +14,7 @@ var update = flag.Bool("update", false, "rewrite generated documents")
 
 const configurationHead = `# Configuration
 
-<!-- Made from services/app/config.go by its tests; run them with -update after a change. -->
+<!-- Generated from services/app by TestGeneratedConfiguration; ` + "`task gen`" + ` rewrites it. -->
 
 A flag comes before a variable, a variable before the default. Each variable ` + "`FLIGHTLINE_X`" + ` may also be given as
 ` + "`FLIGHTLINE_X_FILE`" + `, the path of a file that holds the value: that is where secrets belong. An empty variable counts as not set,

@@ -13,7 +13,7 @@ var update = flag.Bool("update", false, "rewrite generated documents")
 
 const docsHead = `# Holding a server against the contract
 
-<!-- Made from services/conformance by its tests; run them with -update after a change. -->
+<!-- Generated from services/conformance by TestGeneratedScenarios; ` + "`task gen`" + ` rewrites it. -->
 
 ` + "`flightline conform`" + ` plays the contract's scenarios against any server, Flightline or not, over HTTP, and answers with a table:
 

@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "rewrite generated documents")
 
 const head = `# Metrics
 
-<!-- Made from shared/metrics/names.go by its tests; run them with -update after a change. -->
+<!-- Generated from shared/metrics by TestGeneratedTable; ` + "`task gen`" + ` rewrites it. -->
 
 Each process answers ` + "`/metrics`" + ` on a listener of its own (` + "`--metrics-listen`" + `), with those of Go and of the process besides. It has no key:
 keep it off public networks. Counters count what this process did since its start: use ` + "`rate`" + ` and ` + "`sum`" + `. Gauges of endpoints are the
