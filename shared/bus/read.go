@@ -232,6 +232,8 @@ type StreamState struct {
 	LastSeq  uint64 `json:"last_seq"`  //nolint:tagliatelle // as above
 	// FirstTime is when the oldest message was stored, by the server's clock.
 	FirstTime time.Time `json:"first_ts"` //nolint:tagliatelle // as above
+	// Time is when the leader said so, by its clock; zero from StreamStates.
+	Time time.Time `json:"-"`
 }
 
 // StreamState asks the stream's leader what it holds. It returns what
@@ -239,7 +241,9 @@ type StreamState struct {
 func (c *Client) StreamState(ctx context.Context, stream string) (StreamState, error) {
 	var info struct {
 		State StreamState `json:"state"`
+		Time  time.Time   `json:"ts"`
 	}
 	err := c.Query(ctx, stream, StreamInfo(stream), nil, &info)
+	info.State.Time = info.Time
 	return info.State, err
 }

@@ -61,7 +61,7 @@ type Action struct {
 	Runner string `json:"runner"`
 
 	revision uint64
-	saved    time.Time
+	saved    time.Time // by the clock of this process
 }
 
 // Over reports whether all ids are settled.
@@ -186,11 +186,15 @@ func (t *Actions) makeRoom(ctx context.Context, owner string) error {
 	if err != nil {
 		return err
 	}
+	state, err := t.states.state(ctx)
+	if err != nil {
+		return err
+	}
 	now := time.Now()
 	var over []entry[Action]
 	goOn := 0
 	for _, e := range all {
-		if e.value.saved = e.written; e.value.Over() || e.value.Interrupted(now) {
+		if e.value.saved = now.Add(e.written.Sub(state.Time)); e.value.Over() || e.value.Interrupted(now) {
 			over = append(over, e)
 		} else if e.value.Owner == owner {
 			goOn++
@@ -230,7 +234,11 @@ func (t *Actions) Find(ctx context.Context, apiKey, id string) (*Action, error) 
 	if e.value.Owner != owner {
 		return nil, fmt.Errorf("action %s of another key: %w", id, ErrNotFound)
 	}
-	e.value.revision, e.value.saved = e.revision, e.written
+	state, err := t.states.state(ctx) // its time is that of written; that of this process may be another
+	if err != nil {
+		return nil, err
+	}
+	e.value.revision, e.value.saved = e.revision, time.Now().Add(e.written.Sub(state.Time))
 	return &e.value, nil
 }
 

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"flightline/shared/job"
 	"flightline/shared/registry"
 	"flightline/shared/testenv"
@@ -168,5 +170,29 @@ func TestBoundsOfActions(t *testing.T) {
 	}
 	if _, err := actions.Find(t.Context(), "key", all[7].ID); err != nil {
 		t.Errorf("that of another key, which is older: got %v, want it there", err)
+	}
+}
+
+// A console may have another time than NATS: that an action is interrupted is by the clock of NATS alone.
+func TestAnActionIsInterruptedByTheServersClock(t *testing.T) {
+	t.Parallel()
+	_, s := openActions(t)
+	clock := testenv.NewSteppedClock(t, s.Config())
+	js, err := jetstream.New(testenv.Connect(t, clock.Config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	actions, err := registry.OpenActions(t.Context(), js)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const key = "fl_secret-of-somebody"
+	a, err := actions.Begin(t.Context(), key, "ep", "cancel", []job.ID{"one"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock.Set(2 * registry.ActionSilence)
+	if got, err := actions.Find(t.Context(), key, a.ID); err != nil || !got.Interrupted(time.Now()) {
+		t.Errorf("got %+v, %v, want it interrupted: the server's clock went on", got, err)
 	}
 }

@@ -202,12 +202,18 @@ func (t *Table[T]) values(ctx context.Context, filter string) ([]*bus.Message, e
 
 func (t *Table[T]) keyOf(m *bus.Message) string { return strings.TrimPrefix(m.Subject, t.subject) }
 
-// last returns the sequence of the last write to the bucket.
-func (t *Table[T]) last(ctx context.Context) (uint64, error) {
+// state is that of the bucket.
+func (t *Table[T]) state(ctx context.Context) (bus.StreamState, error) {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	state, err := t.bus.StreamState(call, streams.Bucket(t.bucket))
-	return state.LastSeq, explain(ctx, "look at bucket "+t.bucket, err)
+	return state, explain(ctx, "look at bucket "+t.bucket, err)
+}
+
+// last returns the sequence of the last write to the bucket.
+func (t *Table[T]) last(ctx context.Context) (uint64, error) {
+	state, err := t.state(ctx)
+	return state.LastSeq, err
 }
 
 func decode[T any](key string, data []byte, revision uint64, written time.Time) (entry[T], error) {
