@@ -28,8 +28,8 @@ var errNoRoom = &Error{Unavailable, "too many large bodies are under way; try ag
 // memory bounds the sum of the large bodies that are in memory at a time, of
 // requests and of answers. One key may have half of it.
 type memory struct {
-	room         *semaphore.Weighted
-	total, share int64 // bytes
+	room  *semaphore.Weighted
+	share int64 // bytes
 
 	mu   sync.Mutex
 	keys map[string]*keyRoom
