@@ -75,7 +75,7 @@ func loadEndpoint(v *visit) (any, error) {
 	if d.Settings, err = v.control.Endpoints().Get(v.ctx, d.ID); err != nil {
 		return nil, err
 	}
-	d.Paused = d.Settings.Fleet.PausedUntil.After(time.Now())
+	d.Paused = !d.Settings.Fleet.PausedUntil.IsZero() // it is there while the endpoint is paused
 	decisions, err := v.control.Endpoints().Scaling(v.ctx, d.ID, 1)
 	if err == nil && len(decisions) > 0 {
 		d.Scaling = &decisions[0]

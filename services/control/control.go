@@ -113,7 +113,7 @@ const pauseApplied = 10 * time.Minute
 // not finish: endpoints without their queue, and deletions. It makes queues again
 // that were lost.
 func (s *Service) Run(ctx context.Context) error {
-	for since := (time.Time{}); ctx.Err() == nil; since = time.Now().Add(-pauseApplied) {
+	for since := (time.Time{}); ctx.Err() == nil; since = s.queue.Now().Add(-pauseApplied) {
 		if err := s.repair(ctx, since); err != nil && ctx.Err() == nil {
 			s.log.WarnContext(ctx, "endpoints not repaired, trying again later", "err", err)
 		}
