@@ -351,10 +351,10 @@ func streak(pods []pod.Pod, now time.Time) (failures int, last pod.Pod) {
 	var better time.Time // the last time that one was proven
 	for _, p := range pods {
 		switch at := provenAt(p); {
+		case p.Status == pod.Running && !now.Before(at), p.Change == endedWithUs && !p.Changed.Before(at):
+			better = job.Later(better, at)
 		case p.Status != pod.Running:
 			better = job.Later(better, workedAt(p, now))
-		case !now.Before(at):
-			better = job.Later(better, at)
 		}
 	}
 	for _, p := range ended {

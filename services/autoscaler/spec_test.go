@@ -126,6 +126,12 @@ func TestStreak(t *testing.T) {
 		"drained once it was ready": {[]pod.Pod{
 			ended("a", short, time.Hour, "x"), with(drained("b"), pod.Phases{Loading: at(31 * time.Minute), Ready: at(31 * time.Minute)}), ended("c", short, short, "z"),
 		}, 1, "c"},
+		"ended with its autoscaler": {[]pod.Pod{
+			ended("a", short, time.Hour, "x"), {ID: "b", Status: pod.Terminated, By: pod.Remove, Started: at(30 * time.Minute), Changed: at(time.Minute), Change: endedWithUs}, ended("c", short, short, "z"),
+		}, 1, "c"},
+		"ended so while it was young": {[]pod.Pod{
+			ended("a", short, time.Hour, "x"), {ID: "b", Status: pod.Terminated, By: pod.Remove, Started: at(time.Minute + short), Changed: at(time.Minute), Change: endedWithUs}, ended("c", short, short, "z"),
+		}, 2, "c"},
 		"drained before": {[]pod.Pod{
 			ended("a", short, time.Hour, "x"), with(drained("b"), pod.Phases{Loading: at(31 * time.Minute)}), ended("c", short, short, "z"),
 		}, 2, "c"},
