@@ -213,6 +213,7 @@ func (c *checked) seenStatuses() []string {
 
 // The scenarios are worth what their transport notices.
 func TestTheTransportRefusesWhatIsNotDescribed(t *testing.T) {
+	t.Parallel()
 	const id = "01920c2e-7a4b-7c1d-8e2f-3a4b5c6d7e8f"
 	const good = `{"id":"` + id + `","status":"IN_QUEUE"}`
 	for name, tc := range map[string]struct {

@@ -27,7 +27,7 @@ func TestLinesOfDocumentsAreShort(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, line := range longLines(string(text)) {
-			t.Errorf("%s: ends after column %d: %s", name, lineBound, line)
+			t.Errorf("%s: a line does not end before column %d: %s", name, lineBound, line)
 		}
 	}
 }

@@ -197,40 +197,6 @@ func TestExplainFollowsAJob(t *testing.T) {
 	}
 }
 
-// A job whose worker fell silent does not look as if it ran.
-func TestStatusSaysThatAWorkerWasLost(t *testing.T) {
-	t.Parallel()
-	s := start(t)
-	id := s.submit()
-	lease := s.take()
-	beat := registry.Worker{ID: lease.Job.Worker, Endpoint: "ep", State: registry.WorkerRunning, Running: []string{id}}
-	if err := s.registry.Workers.Beat(t.Context(), beat); err != nil {
-		t.Fatal(err)
-	}
-	var got answer
-	testenv.Eventually(t, "its worker is lost", func() bool {
-		got = s.do("GET", "/ep/status/"+id, "")
-		return got.body["workerLost"] != nil
-	})
-	text, _ := got.body["workerLost"].(string)
-	if got.body["status"] != "IN_PROGRESS" || !strings.HasPrefix(text, "worker "+lease.Job.Worker+" was last heard of ") {
-		t.Errorf("got %s", got.raw)
-	}
-	if health := s.do("GET", "/ep/health", ""); !strings.Contains(health.raw, `"inProgress":1,"inQueue":0,"retried":0,"workerLost":1`) {
-		t.Errorf("health: got %s", health.raw)
-	}
-	if reason := s.explained(id).Reason; !strings.HasPrefix(reason, "waiting for a worker to take it over: worker "+lease.Job.Worker+" was last heard of ") {
-		t.Errorf("explain: got %q", reason)
-	}
-	if err := s.registry.Workers.Beat(t.Context(), beat); err != nil {
-		t.Fatal(err)
-	}
-	testenv.Eventually(t, "its worker is back", func() bool {
-		got = s.do("GET", "/ep/status/"+id, "")
-		return got.body["workerLost"] == nil
-	})
-}
-
 func TestStatusHasTheVersionThatIsAskedFor(t *testing.T) {
 	t.Parallel()
 	s := start(t)

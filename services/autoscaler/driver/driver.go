@@ -101,8 +101,8 @@ func (s Start) leave(ctx context.Context) {
 	}
 }
 
-// Output takes what a pod prints. Its writers must not wait. The driver that is given one
-// calls End once nothing more comes: when the pod has ended, or if it did not start.
+// Output takes what a pod prints. Its writers must not wait, nor fail. The driver that is given
+// one calls End once nothing more comes: when the pod has ended, or if it did not start.
 type Output struct {
 	Stdout, Stderr io.Writer
 	End            func()
