@@ -9,7 +9,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"flightline/services/admin"
-	"flightline/shared/testenv"
 	"flightline/shared/testenv/backend"
 	"flightline/streams"
 )
@@ -37,10 +36,7 @@ func TestDoctorFindsAStreamThatRefusesWrites(t *testing.T) {
 	if f.State != admin.Fail || !strings.Contains(f.Text, "is a directory") || !strings.Contains(f.Hint, "restart NATS") || !r.Failed() {
 		t.Errorf("got %+v, failed %v; want a fail with the server's reason, and what to do", f, r.Failed())
 	}
-	before := s.Bus.NC.Stats().Reconnects
-	s.Bus.Stop()
-	s.Bus.Start()
-	testenv.Eventually(t, "the connection is back", func() bool { return s.Bus.NC.Stats().Reconnects > before && s.Bus.NC.IsConnected() })
+	restart(t, s, func() {})
 	if r := doctor(t, s.Bus, false); r.Failed() {
 		t.Errorf("restarted: got %+v, want no fail", r)
 	}

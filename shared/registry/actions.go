@@ -186,7 +186,7 @@ func (t *Actions) makeRoom(ctx context.Context, owner string) error {
 	if err != nil {
 		return err
 	}
-	state, err := t.states.state(ctx)
+	ahead, err := t.ahead(ctx)
 	if err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ func (t *Actions) makeRoom(ctx context.Context, owner string) error {
 	var over []entry[Action]
 	goOn := 0
 	for _, e := range all {
-		if e.value.saved = now.Add(e.written.Sub(state.Time)); e.value.Over() || e.value.Interrupted(now) {
+		if e.value.saved = e.written.Add(ahead); e.value.Over() || e.value.Interrupted(now) {
 			over = append(over, e)
 		} else if e.value.Owner == owner {
 			goOn++
@@ -234,12 +234,19 @@ func (t *Actions) Find(ctx context.Context, apiKey, id string) (*Action, error) 
 	if e.value.Owner != owner {
 		return nil, fmt.Errorf("action %s of another key: %w", id, ErrNotFound)
 	}
-	state, err := t.states.state(ctx) // its time is that of written; that of this process may be another
+	ahead, err := t.ahead(ctx)
 	if err != nil {
 		return nil, err
 	}
-	e.value.revision, e.value.saved = e.revision, time.Now().Add(e.written.Sub(state.Time))
+	e.value.revision, e.value.saved = e.revision, e.written.Add(ahead)
 	return &e.value, nil
+}
+
+// ahead is how far the clock of this process is ahead of the server's, by which entries are
+// written.
+func (t *Actions) ahead(ctx context.Context) (time.Duration, error) {
+	state, err := t.states.state(ctx)
+	return time.Since(state.Time), err
 }
 
 // Jobs returns the ids of an action, and when it began by the clock of the server. It
