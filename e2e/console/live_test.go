@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	cdppage "github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+
 	"flightline/shared/client"
 	"flightline/shared/job"
 )
@@ -152,4 +155,37 @@ func (p *page) change(c change) (shown, fetched time.Duration) {
 	answered := time.Now()
 	at := p.seenAt(c.path + " shows " + c.text)
 	return max(0, at.Sub(answered)).Round(time.Millisecond), fetched.Round(time.Millisecond)
+}
+
+// scriptedStreams makes the first stream of a job's output a refusal, as of a proxy whose server
+// is away, and the second one chunk and an end for a cause. All else is as it was.
+const scriptedStreams = `(() => {
+	const real = EventSource;
+	let asked = 0;
+	window.EventSource = function (url) {
+		if (!url.endsWith("/stream")) return new real(url);
+		const source = Object.assign(new EventTarget(), { readyState: ++asked === 1 ? real.CLOSED : real.OPEN, close() {} });
+		const say = (type, data) => source.dispatchEvent(new MessageEvent(type, { data }));
+		setTimeout(() => {
+			if (asked === 1) return say("error");
+			say("message", '{"output":"a chunk"}');
+			say("end", '{"error":"The API does not answer."}');
+		}, 50);
+		return source;
+	};
+	window.EventSource.CLOSED = real.CLOSED;
+})()`
+
+// A stream of output that is refused is asked for again, and what ended it too early is shown.
+func walkStream(t *testing.T, s *site) {
+	s.endpoint(t, client.EndpointSpec{ID: "streamed"})
+	id := s.run(t, "streamed", order{}, "")
+	p := s.signIn(t, s.key)
+	script := cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: scriptedStreams}
+	if _, err := chromedp.Call(p.ctx, cdppage.AddScriptToEvaluateOnNewDocument, script); err != nil {
+		t.Fatal(err)
+	}
+	p.visit("/ui/e/streamed/jobs/" + string(id))
+	p.reads("#live-output", "a chunk")
+	p.reads("#live-rate", "The API does not answer.")
 }

@@ -34,6 +34,7 @@ var screens = []struct {
 	{"jobs", walkJobs},
 	{"job", walkJob},
 	{"rate", walkRate},
+	{"stream", walkStream},
 	{"playground", walkTry},
 	{"keyboard", walkKeyboard},
 	{"live updates", walkLive},

@@ -297,10 +297,6 @@ func (l *listeners) close() {
 // live answers with the fragments of open pages that change, as server-sent events.
 func (s *Service) live(c *fiber.Ctx) error {
 	found, err := s.session(c)
-	if errors.Is(err, registry.ErrUnauthorized) && c.Get(fiber.HeaderAccept) == eventStream {
-		c.Set(fiber.HeaderContentType, eventStream)
-		return c.SendString(signedOut) // a browser takes a status for an outage, and asks on
-	}
 	if err != nil {
 		return err
 	}

@@ -158,7 +158,8 @@ func (s *Service) toSignIn(c *fiber.Ctx) error {
 		return s.renderSignIn(c, fiber.StatusOK, signInView{Enter: next})
 	}
 	if c.Get(fiber.HeaderAccept) == eventStream {
-		return c.SendStatus(fiber.StatusUnauthorized)
+		c.Set(fiber.HeaderContentType, eventStream)
+		return c.SendString(signedOut) // a browser takes a status for an outage, and asks on
 	}
 	return c.Redirect(Root+"/sign-in?"+url.Values{"next": {next}}.Encode(), fiber.StatusSeeOther)
 }

@@ -53,7 +53,7 @@ function startLive() {
     silence = setTimeout(() => { close(); show("reconnecting"); open(); }, 25_000);
   };
   const open = () => {
-    if (source) return;
+    if (source || document.hidden) return;
     source = new EventSource("/ui/live?topics=" + encodeURIComponent(topic));
     heard();
     source.addEventListener("open", () => { heard(); show("live"); });
@@ -74,7 +74,7 @@ function startLive() {
   // A page that nobody sees costs nothing.
   document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
   addEventListener("pagehide", close);
-  if (!document.hidden) open();
+  open();
 }
 
 /** Shows that something goes on that takes long; the next page takes its place. */

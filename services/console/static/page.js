@@ -1,6 +1,8 @@
 // What only some pages have: live output, the playground, selected rows, copy buttons.
 
 const maxShown = 200_000;
+/** How long after a refusal a stream is asked for again, in ms. */
+const retryDelay = 3000;
 
 /** The text of a chunk, as far as it is one. @param {any} chunk @returns {string} */
 function textOf(chunk) {
@@ -66,10 +68,23 @@ function follow(shown) {
     if (rate) rate.textContent = `${chunks} chunks` + rateOf(pace.recent.length, (now - pace.recent[0]) / 1000);
   });
   source.addEventListener("signed-out", () => location.reload());
-  source.addEventListener("end", () => {
+  const again = () => {
+    if (!shown.isConnected) return;
+    keep();
+    shown.textContent = "";
+    delete shown.dataset.following;
+    follow(shown);
+  };
+  source.addEventListener("error", () => { // a browser asks again by itself, but not after a refusal
+    if (source.readyState === EventSource.CLOSED) setTimeout(again, retryDelay);
+  });
+  source.addEventListener("end", (e) => {
     source.close();
     keep();
-    if (rate) rate.textContent = chunks ? `${chunks} chunks` + rateOf(pace.chunks, (pace.until - pace.from) / 1000) : "nothing was streamed";
+    if (!rate) return;
+    const { error } = JSON.parse(/** @type {MessageEvent} */ (e).data);
+    if (error) rate.textContent = error;
+    else rate.textContent = chunks ? `${chunks} chunks` + rateOf(pace.chunks, (pace.until - pace.from) / 1000) : "nothing was streamed";
   });
   addEventListener("pagehide", () => { keep(); source.close(); });
 }
