@@ -156,9 +156,9 @@ func (s *Service) Routes(app *fiber.App) {
 
 	some := web.AuthSome(s.registry.Keys, registry.Read)
 	v1 := app.Group("/v1")
-	v1.Get("/overview", some, s.limited(ratelimit.Stats), small, web.InTime(s.overview))
-	v1.Get("/failures", some, s.limited(ratelimit.Stats), small, web.InTime(s.allFailures))
-	v1.Get("/workers", some, s.limited(ratelimit.Stats), small, web.InTime(s.workers))
-	v1.Get("/events", some, s.limited(ratelimit.Stream), small, web.InTime(s.eventsOfAll))
-	v1.Get("/jobs/:id", some, s.limited(ratelimit.Stats), small, web.InTime(s.findJob))
+	v1.Get("/overview", some, s.limited(ratelimit.Key), small, web.InTime(s.overview))
+	v1.Get("/failures", some, s.limited(ratelimit.Key), small, web.InTime(s.allFailures))
+	v1.Get("/workers", some, s.limited(ratelimit.Key), small, web.InTime(s.workers))
+	v1.Get("/events", some, s.limited(ratelimit.Key), small, web.InTime(s.eventsOfAll))
+	v1.Get("/jobs/:id", some, s.limited(ratelimit.Key), small, web.InTime(s.findJob))
 }

@@ -89,8 +89,8 @@ func newLimits(cfg Config, instance string, reg *registry.Registry) *limits {
 
 // limited lets requests of the operation pass within the bounds of their key and
 // of their endpoint; the others get 429. What the key's bounds refuse does not
-// count for the endpoint. It comes after the authentication, so that strangers
-// spend nobody's quota.
+// count for the endpoint. The operation ratelimit.Key is one without an endpoint.
+// It comes after the authentication, so that strangers spend nobody's quota.
 func (s *Service) limited(operation string) fiber.Handler {
 	if s.limits.table == nil {
 		return func(c *fiber.Ctx) error { return c.Next() }
@@ -109,8 +109,10 @@ func (s *Service) limited(operation string) fiber.Handler {
 		if in.key, err = key.enter(c); err != nil {
 			return err
 		}
-		if in.endpoint, err = endpoint.enter(c); err != nil {
-			return err
+		if operation != ratelimit.Key {
+			if in.endpoint, err = endpoint.enter(c); err != nil {
+				return err
+			}
 		}
 		c.Locals(entered{}, &in)
 		return c.Next()

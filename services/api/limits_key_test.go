@@ -65,6 +65,19 @@ func TestAKeyHasARateAtAllEndpointsTogether(t *testing.T) {
 	}
 }
 
+func TestAKeysRateHoldsForTheRoutesOfAllEndpoints(t *testing.T) {
+	t.Parallel()
+	l := start(t).limited(ratelimit.Table{ratelimit.Key: {}, ratelimit.Stats: {Requests: 1}, ratelimit.Stream: {Requests: 1}})
+	for _, path := range []string{"/v1/overview", "/v1/failures", "/v1/workers", "/v1/events?follow=false", "/v1/jobs/x"} {
+		key := l.key(ratelimit.Quota{Requests: new(int64(2))})
+		for i := range 3 {
+			if got := l.fetch(key, path); (got.status == 429) != (i == 2) || got.header.Get("RateLimit-Policy") != "" {
+				t.Errorf("%s, request %d: got %d %s, RateLimit-Policy %q", path, i, got.status, got.raw, got.header.Get("RateLimit-Policy"))
+			}
+		}
+	}
+}
+
 // What the key's bound refuses does not count for the endpoint, and what the
 // endpoint's refuses is not counted as a request under way.
 func TestAKeysConcurrentRequests(t *testing.T) {

@@ -18,8 +18,20 @@ import (
 	"flightline/shared/testenv"
 )
 
-// get reads an answer from any path, with a key, into v.
+// get is fetch that reads the answer into v.
 func (s *env) get(key, path string, v any) answer {
+	s.t.Helper()
+	got := s.fetch(key, path)
+	if got.status == http.StatusOK {
+		if err := json.Unmarshal([]byte(got.raw), v); err != nil {
+			s.t.Fatalf("%s: %v in %s", path, err, got.raw)
+		}
+	}
+	return got
+}
+
+// fetch gets any path, with a key.
+func (s *env) fetch(key, path string) answer {
 	s.t.Helper()
 	req := s.request("GET", "", nil)
 	var err error
@@ -27,13 +39,7 @@ func (s *env) get(key, path string, v any) answer {
 		s.t.Fatal(err)
 	}
 	req.Header.Set("Authorization", key)
-	got := s.sendLoosely(req)
-	if got.status == http.StatusOK {
-		if err := json.Unmarshal([]byte(got.raw), v); err != nil {
-			s.t.Fatalf("%s: %v in %s", path, err, got.raw)
-		}
-	}
-	return got
+	return s.sendLoosely(req)
 }
 
 // record writes the end of a job to the log, as the recorder does.
