@@ -134,3 +134,18 @@ func TestAimsAreJudged(t *testing.T) {
 		t.Errorf("got %q, want what was missed in it", out.String())
 	}
 }
+
+func TestACaseThatFailsLeavesTheFiguresOfThoseBefore(t *testing.T) {
+	want := errors.New("no room")
+	cases := []benchCase{
+		{"interval", func(context.Context) ([]row, error) {
+			return []row{{Setup: "interval", Case: "jobs", Metric: "rate", Ratio: 0.7, Ours: 4321}}, nil
+		}},
+		{"scale", func(context.Context) ([]row, error) { return nil, want }},
+	}
+	var out bytes.Buffer
+	err := new(bench).all(t.Context(), cases, &report{}, &out)
+	if !errors.Is(err, want) || !strings.Contains(out.String(), "4321") {
+		t.Errorf("got %v and %q, want %v and the rate 4321", err, out.String(), want)
+	}
+}

@@ -173,7 +173,7 @@ func (s *env) endpoints(ctx context.Context, sc envConfig) error {
 	}
 	const atOnce = 8
 	_, err := load(ctx, len(ids), atOnce, func(ctx context.Context, i int) error {
-		e, err := s.reg.Endpoints.Create(ctx, endpoint.Endpoint{ID: ids[i], Created: time.Now()})
+		e, err := s.reg.Endpoints.Create(ctx, endpoint.Endpoint{ID: ids[i], Created: time.Now(), MaxQueueJobs: endpoint.MaxMaxQueueJobs})
 		if err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -104,20 +105,27 @@ func measure(o options, out io.Writer) error {
 			return err
 		}
 	}
-	report := newReport(o, dir)
-	for _, c := range b.cases() {
+	return b.all(ctx, b.cases(), newReport(o, dir), out)
+}
+
+// all measures the cases and reports them. After a case that fails it measures no other,
+// and reports those before it.
+func (b *bench) all(ctx context.Context, cases []benchCase, r *report, out io.Writer) error {
+	var failed error
+	for _, c := range cases {
 		rows, err := c.do(ctx)
 		if err != nil {
-			return fmt.Errorf("%s: %w", c.name, err)
+			failed = fmt.Errorf("%s: %w", c.name, err)
+			break
 		}
-		report.Rows = append(report.Rows, rows...)
+		r.Rows = append(r.Rows, rows...)
 	}
-	report.finish()
-	report.print(out)
-	if o.json == "" {
-		return nil
+	r.finish()
+	r.print(out)
+	if b.opts.json != "" {
+		failed = errors.Join(failed, r.write(b.opts.json))
 	}
-	return report.write(o.json)
+	return failed
 }
 
 // wants reports whether -only lets a measurement or a setup pass.
