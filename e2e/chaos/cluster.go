@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"slices"
 	"time"
 
@@ -199,6 +200,7 @@ type clusterRow struct {
 	submitted int
 	givenUp   int
 	answers   []time.Duration // until a submission was accepted, sorted
+	outage    time.Duration   // the longest time in which none was accepted
 	ends      []time.Duration // until the job was over, sorted; one in longJobRatio takes seconds by itself
 	errors    map[string]int  // of tries, by code
 }
@@ -221,6 +223,10 @@ func newClusterReport(x cluster, r *report, calls []callerCall, writes []write, 
 		row := c.row(during(harm, call.due))
 		row.add(call, ended)
 	}
+	for until, d := range outages(calls) {
+		row := c.row(during(harm, until))
+		row.outage = max(row.outage, d)
+	}
 	for i := range c.rows {
 		slices.Sort(c.rows[i].answers)
 		slices.Sort(c.rows[i].ends)
@@ -230,6 +236,24 @@ func newClusterReport(x cluster, r *report, calls []callerCall, writes []write, 
 
 func (c *clusterReport) row(what string) *clusterRow {
 	return &c.rows[slices.IndexFunc(c.rows, func(r clusterRow) bool { return r.what == what })]
+}
+
+// outages are the times between an accepted submission and the next, by when they ended.
+func outages(calls []callerCall) iter.Seq2[time.Time, time.Duration] {
+	var accepted []time.Time
+	for _, call := range calls {
+		if call.accepted {
+			accepted = append(accepted, call.due.Add(call.took))
+		}
+	}
+	slices.SortFunc(accepted, time.Time.Compare)
+	return func(yield func(time.Time, time.Duration) bool) {
+		for i := range len(accepted) - 1 {
+			if !yield(accepted[i+1], accepted[i+1].Sub(accepted[i])) {
+				return
+			}
+		}
+	}
 }
 
 // during is the harm that was done at t.
@@ -279,11 +303,11 @@ func (c *clusterReport) good() bool {
 func (c *clusterReport) print(out io.Writer) {
 	c.report.print(out)
 	_, _ = fmt.Fprintf(out, "\n%d jobs/s for %s: what callers saw, by what was done when they came\n\n", c.x.rate, c.x.last)
-	_, _ = fmt.Fprintln(out, "| | times | jobs | accepted p50 | p99 | slowest | ended p50 | p99 | tries that failed | given up |")
-	_, _ = fmt.Fprintln(out, "|---|---|---|---|---|---|---|---|---|---|")
+	_, _ = fmt.Fprintln(out, "| | times | jobs | none accepted for | accepted p50 | p99 | slowest | ended p50 | p99 | tries that failed | given up |")
+	_, _ = fmt.Fprintln(out, "|---|---|---|---|---|---|---|---|---|---|---|")
 	for _, r := range c.rows {
 		ms := func(d time.Duration) string { return fmt.Sprintf("%d ms", d.Milliseconds()) }
-		_, _ = fmt.Fprintf(out, "| %s | %d | %d | %s | %s | %s | %s | %s | %s | %d |\n", r.what, r.periods, r.submitted,
+		_, _ = fmt.Fprintf(out, "| %s | %d | %d | %s | %s | %s | %s | %s | %s | %s | %d |\n", r.what, r.periods, r.submitted, ms(r.outage),
 			ms(quantile(r.answers, 0.5)), ms(quantile(r.answers, 0.99)), ms(quantile(r.answers, 1)),
 			ms(quantile(r.ends, 0.5)), ms(quantile(r.ends, 0.99)), list(r.errors), r.givenUp)
 	}

@@ -48,9 +48,9 @@ func TestClusterReportSortsCallsByWhatWasDone(t *testing.T) {
 	var out bytes.Buffer
 	c.print(&out)
 	for _, want := range []string{
-		"| no harm | 0 | 2 | 1 ms | 1 ms | 1 ms | 0 ms | 0 ms |  | 0 |",
-		"| kill -9 of a node | 1 | 1 | 2000 ms | 2000 ms | 2000 ms | 3000 ms | 3000 ms | 503 2, no answer 1 | 0 |",
-		"| a node cut off | 1 | 1 | 0 ms | 0 ms | 0 ms | 0 ms | 0 ms | 503 1 | 1 |",
+		"| no harm | 0 | 2 | 8001 ms | 1 ms | 1 ms | 1 ms | 0 ms | 0 ms |  | 0 |",
+		"| kill -9 of a node | 1 | 1 | 10999 ms | 2000 ms | 2000 ms | 2000 ms | 3000 ms | 3000 ms | 503 2, no answer 1 | 0 |",
+		"| a node cut off | 1 | 1 | 0 ms | 0 ms | 0 ms | 0 ms | 0 ms | 0 ms | 503 1 | 1 |",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("got %s\nwant the line %s", out.String(), want)
