@@ -38,16 +38,19 @@ func TestBehindAProxy(t *testing.T) {
 			s.Environ = append(s.Environ, "FLIGHTLINE_URL="+url)
 			s.OK("endpoint", "create", "echo")
 			s.Start("worker", "echo", "--", "cat").Line(program.WorkerReady)
-			p := &proxied{Env: s, address: startProxy(s, name, strings.TrimPrefix(url, "http://"), args)}
+			backend := strings.TrimPrefix(url, "http://")
+			p := &proxied{Env: s, address: startProxy(s, name, backend, args)}
 			p.serves()
 			p.streams()
 			p.keepsRequestsApart()
+			(&proxied{Env: s, address: startProxy(s, name, backend, args, "310s", "1s")}).waits()
 		})
 	}
 }
 
-// startProxy starts the proxy with its file of docs/proxy, and returns its address.
-func startProxy(s *program.Env, name, backend string, args []string) (address string) {
+// startProxy starts the proxy with its file of docs/proxy, in which it replaces words (old and
+// new, in turn), and returns its address.
+func startProxy(s *program.Env, name, backend string, args []string, words ...string) (address string) {
 	s.T.Helper()
 	program, err := exec.LookPath(name)
 	if err != nil {
@@ -59,7 +62,8 @@ func startProxy(s *program.Env, name, backend string, args []string) (address st
 		s.T.Fatal(err)
 	}
 	address = testenv.FreePorts(s.T, 1)[0]
-	text = []byte(strings.NewReplacer("127.0.0.1:8080", backend, "127.0.0.1:8000", address).Replace(string(text)))
+	words = append(words, "127.0.0.1:8080", backend, "127.0.0.1:8000", address)
+	text = []byte(strings.NewReplacer(words...).Replace(string(text)))
 	if err := os.WriteFile(filepath.Join(s.Dir, file), text, 0o600); err != nil {
 		s.T.Fatal(err)
 	}
@@ -142,6 +146,20 @@ func (p *proxied) streams() {
 		}
 	}
 	p.T.Errorf("no event arrived: %v", ctx.Err())
+}
+
+// waits has a job of the OpenAI route take longer than the proxy waits for other answers: were
+// its client cut off, the job would be cancelled.
+func (p *proxied) waits() {
+	p.T.Helper()
+	p.OK("endpoint", "create", "slow")
+	p.Start("worker", "slow", "--", "sh", "-c", `sleep 3; echo '{"choices":[]}'`).Line(program.WorkerReady)
+	if status, text := p.answer(http.MethodPost, "/v2/slow/openai/v1/chat/completions", proxiedHost, `{}`); status != http.StatusOK || !strings.Contains(text, "choices") {
+		p.T.Errorf("a slow job of the OpenAI route: got %d %s, want its output", status, text)
+	}
+	if status, text := p.answer(http.MethodPost, "/v2/slow/runsync", proxiedHost, string(input(1))); status != http.StatusGatewayTimeout {
+		p.T.Errorf("a slow job of another route: got %d %s, want the 504 of this proxy", status, text)
+	}
 }
 
 // keepsRequestsApart sends what may be framed in other ways, and looks whether the
