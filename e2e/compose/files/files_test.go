@@ -152,7 +152,7 @@ func TestComposeWebhooksLinkToTheAPI(t *testing.T) {
 // What one instance of a role may be asked by, the other may: requests go to either. Control
 // makes the streams once.
 func TestComposeInstancesOfARoleAreAlike(t *testing.T) {
-	services, alike := load(t, cluster, "FLIGHTLINE_GPUS=/gpus.json").Services, 0
+	services, alike := load(t, cluster).Services, 0
 	for name, second := range services {
 		role, found := strings.CutSuffix(name, "-2")
 		if !found || role == "nats" {
