@@ -137,11 +137,11 @@ func explicitZero[T int64 | time.Duration](setting T) T {
 type Config struct {
 	Listen        string `flag:"listen" env:"FLIGHTLINE_LISTEN" default:"127.0.0.1:8080" help:"address for HTTP; port 0 takes a free one"`
 	Data          string `flag:"data" env:"FLIGHTLINE_DATA" default:".flightline" help:"folder that keeps everything; made if it is not there"`
-	APIKey        string `flag:"api-key" env:"FLIGHTLINE_API_KEY" secret:"yes" help:"API key of an administrator, 8 bytes or more; by default a random one is made once and kept"`
+	APIKey        string `flag:"api-key" env:"FLIGHTLINE_API_KEY" secret:"yes" help:"API key of an administrator, 8 to 512 bytes without control characters and without a space at its ends; by default a random one is made once and kept"`
 	Host          string `flag:"host" env:"FLIGHTLINE_HOST" help:"names, with commas between them, by which HTTP and metrics may be asked besides those of loopback; without any, a listener that is not on loopback may be asked by every name"`
 	NATSListen    string `flag:"nats-listen" env:"FLIGHTLINE_NATS_LISTEN" help:"address for NATS clients, or off; 127.0.0.1:4222 by default, or a free port if that is taken"`
 	Sync          string `flag:"sync" env:"FLIGHTLINE_SYNC" default:"auto" help:"when an accepted job is on disk: always (before the answer, each write by itself), group (before the answer, one fsync for all who wait), interval (within 2 minutes: a power loss loses jobs) or auto: group, and always where the file system has no hard links"`
-	Limits        string `flag:"limits" env:"FLIGHTLINE_LIMITS" default:"default" help:"rate limits of the queue API: default (the contract's), off, or a JSON file; see operating.md"`
+	Limits        string `flag:"limits" env:"FLIGHTLINE_LIMITS" default:"default" help:"rate limits of the queue API: default (the contract's), off, a JSON file, or the JSON itself; see operating.md"`
 	MetricsListen string `flag:"metrics-listen" env:"FLIGHTLINE_METRICS_LISTEN" help:"address for Prometheus, /metrics without a key, or off; 127.0.0.1:9464 by default, or a free port if that is taken"`
 	Drivers       string `flag:"drivers" env:"FLIGHTLINE_DRIVERS" default:"process" help:"what starts workers of endpoints here, with commas between them: process (an endpoint's command runs on this host), docker, none"`
 	Catalog       string `flag:"price-catalog" env:"FLIGHTLINE_PRICE_CATALOG" old:"catalog" help:"JSON file with prices and places of machines; see pods.md"`
@@ -168,8 +168,8 @@ type ServeConfig struct {
 	EventsAge     time.Duration `flag:"events-retention" env:"FLIGHTLINE_EVENTS_RETENTION" old:"events-age" default:"168h" help:"how long events can be read (1h or more); the same for all processes, the last one started decides"`
 	LogSizes
 	DrainDelay    time.Duration `flag:"drain-delay" env:"FLIGHTLINE_DRAIN_DELAY" default:"0s" help:"how long to serve on, at most 1m, after SIGTERM made /readyz answer 503: as long as the balancer in front needs to notice"`
-	BootstrapKey  string        `flag:"bootstrap-key" env:"FLIGHTLINE_BOOTSTRAP_KEY" secret:"yes" help:"API key of an administrator to put in at each start, 8 bytes or more; none by default"`
-	Limits        string        `flag:"limits" env:"FLIGHTLINE_LIMITS" default:"default" help:"rate limits of the queue API: default (the contract's), off, or a JSON file; see operating.md"`
+	BootstrapKey  string        `flag:"bootstrap-key" env:"FLIGHTLINE_BOOTSTRAP_KEY" secret:"yes" help:"API key of an administrator to put in at each start, 8 to 512 bytes without control characters and without a space at its ends; none by default"`
+	Limits        string        `flag:"limits" env:"FLIGHTLINE_LIMITS" default:"default" help:"rate limits of the queue API: default (the contract's), off, a JSON file, or the JSON itself; see operating.md"`
 	MetricsListen string        `flag:"metrics-listen" env:"FLIGHTLINE_METRICS_LISTEN" help:"address for Prometheus, /metrics without a key, or off; 127.0.0.1:9464 by default, or a free port if that is taken"`
 	Catalog       string        `flag:"price-catalog" env:"FLIGHTLINE_PRICE_CATALOG" old:"catalog" help:"JSON file with prices and places of machines; see pods.md"`
 	StreamForm

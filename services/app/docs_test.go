@@ -19,7 +19,7 @@ const configurationHead = `# Configuration
 A flag comes before a variable, a variable before the default. Each variable ` + "`FLIGHTLINE_X`" + ` may also be given as
 ` + "`FLIGHTLINE_X_FILE`" + `, the path of a file that holds the value: that is where secrets belong. An empty variable counts as not set,
 and an unknown one is warned of.
-A flag that is a secret (` + "`--api-key`, `--bootstrap-key`, `--nats-password`" + `) has a twin, ` + "`--api-key-file PATH`; `-`" + ` is standard input. The secret itself on the command line is a warning:
+A flag that is a secret (` + "`--api-key`, `--bootstrap-key`, `--nats-password`, `--upstream-key`" + `) has a twin, ` + "`--api-key-file PATH`; `-`" + ` is standard input. The secret itself on the command line is a warning:
 other users of the machine see it in the list of processes.
 
 The commands that speak to a server (` + "`flightline run`, `endpoint`, `key` …" + `) find it by ` + "`--url` and `--api-key`" + `, then by

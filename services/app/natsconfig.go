@@ -31,7 +31,7 @@ type NATSConfig struct {
 	TLSCert    string `flag:"tls-cert" env:"FLIGHTLINE_NATS_SERVER_CERT" help:"path of the server's certificate, as the server sees it; clients and other servers must then show one too"`
 	TLSKey     string `flag:"tls-key" env:"FLIGHTLINE_NATS_SERVER_KEY" help:"path of its key"`
 	TLSCA      string `flag:"tls-ca" env:"FLIGHTLINE_NATS_SERVER_CA" help:"path of the CA certificates that sign those of clients and servers"`
-	APIKey     string `flag:"api-key" env:"FLIGHTLINE_API_KEY" secret:"yes" help:"API key of the administrator, to be put in the folder in place of the key there; without it that stays, and the first is random"`
+	APIKey     string `flag:"api-key" env:"FLIGHTLINE_API_KEY" secret:"yes" help:"API key of the administrator, to be put in the folder in place of the key there; without it that stays, and the first is random. 8 to 512 bytes without control characters and without a space at its ends"`
 }
 
 // NATSConfigCommand is `flightline nats-config`.

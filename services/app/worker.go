@@ -33,7 +33,7 @@ type WorkConfig struct {
 	Wake        string        `flag:"wake-path" env:"FLIGHTLINE_WORKER_WAKE_PATH" help:"path of the server to which POST wakes it, like /wake_up of vLLM"`
 	SleepRun    string        `flag:"sleep-command" env:"FLIGHTLINE_WORKER_SLEEP_COMMAND" help:"shell command that frees the GPU while no job needs the worker, instead of a path; with --wake-command"`
 	WakeRun     string        `flag:"wake-command" env:"FLIGHTLINE_WORKER_WAKE_COMMAND" help:"shell command after which the worker can run jobs again"`
-	Concurrency int           `flag:"concurrency" env:"FLIGHTLINE_WORKER_CONCURRENCY" default:"1" help:"jobs to run at once"`
+	Concurrency int           `flag:"concurrency" env:"FLIGHTLINE_WORKER_CONCURRENCY" default:"1" help:"jobs to run at once, 1 to 10000"`
 	Grace       time.Duration `flag:"grace" env:"FLIGHTLINE_WORKER_GRACE" default:"10s" help:"how long running jobs may go on after SIGTERM; then they are given back"`
 	ID          string        `flag:"id" env:"FLIGHTLINE_WORKER_ID" help:"id of this worker, as of its pod; RUNPOD_POD_ID where a driver started it for this endpoint, else a random one"`
 	Data        string        `flag:"data" env:"FLIGHTLINE_DATA" default:".flightline" help:"data folder of the running dev, which is used if no address of NATS is given"`

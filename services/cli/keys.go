@@ -33,7 +33,8 @@ func (sh *shell) createKey() *cobra.Command {
 		Use: "create NAME", Short: "Make an API key; it is shown this once",
 		Long: "Make an API key. It is shown this once; the server keeps only its hash.\n\n" +
 			"Scopes are submit:ENDPOINT, read:ENDPOINT, admin:ENDPOINT (both, and purge),\n" +
-			"with * for all endpoints, and control for managing endpoints and keys.\n\n" +
+			"with * for all endpoints, control for managing endpoints, keys and pods, and\n" +
+			"pods for a look at machines, pods, templates and network volumes.\n\n" +
 			"A quota bounds the key at all endpoints together, as FIELD=NUMBER with commas\n" +
 			"between: requests to the queue API in 10 s (default 20000), concurrent requests\n" +
 			"(2000), endpoints that the key created (2000), waitingJobs, the key's jobs that\n" +

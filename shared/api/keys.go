@@ -12,7 +12,7 @@ type KeySpec struct {
 	Name string `json:"name,omitempty"`
 	// Scopes is what it may do, at least one of "submit:ENDPOINT",
 	// "read:ENDPOINT", "admin:ENDPOINT", where ENDPOINT is an id or "*" for
-	// all, and "control" for managing endpoints and keys.
+	// all, "control" for managing endpoints, keys and pods, and "pods" for a look at those.
 	Scopes []string `json:"scopes"`
 	// Quota bounds what the key may ask for; zero means the defaults.
 	Quota ratelimit.Quota `json:"quota,omitzero"`
