@@ -19,6 +19,7 @@
 //	LOGS_<p>           logs.<p>.<endpoint>.<worker>                  autoscaler, workers   logs                 3 d, 256 MiB (settable)
 //	EVENTS             events.<endpoint>.<kind or ->.…               recorder              requests, subscribers 7 d (settable)
 //	WEBHOOKS           webhooks.<endpoint>.<job>.<attempt>           recorder              webhook              until delivered; 7 d
+//	SCALING            scaling.<endpoint>                            autoscaler            explain, scale       7 d, 1000 each
 //	UNDELIVERED        undelivered.<endpoint>.<job>.<attempt>        webhook               webhook, control     until delivered; 7 d
 //	DELIVERIES         deliveries.<endpoint>.<job>.<attempt>         webhook               webhook, control     7 d
 //	destinations       KV                                            webhook, control      webhook, control     until resumed; 7 d unless paused
@@ -28,6 +29,11 @@
 //	idempotency        KV                                            submit                submit               24 h
 //	cursors            $KV.cursors.<endpoint>.<job>                  /stream               /stream              rest of the ttl + 1 h
 //	endpoints, keys    KV                                            control               all                  until deleted
+//	worker_endpoints   KV                                            control, autoscaler   workers              until deleted
+//	templates, volumes KV                                            control               control, autoscaler  until deleted
+//	pods               KV                                            control, autoscaler   control, autoscaler  a day after the end; 7 d after a renewal
+//	worker_pods        KV                                            workers, gateway,     control, autoscaler, the same
+//	                                                                 control, autoscaler   workers
 //	sessions           KV                                            console               console              12 h
 //	actions            KV                                            console               console              24 h
 //	tokens             KV                                            control, gateway      gateway, control     until revoked
@@ -40,7 +46,8 @@
 // headers of every record write (for waiters); emitted.<p>.<endpoint>.<job>.…
 // those of every chunk (for stream readers); logged.<p>.<endpoint>.<worker> those of
 // every batch of lines (for readers of logs); nudge.<endpoint>.<job> makes a
-// holder read its record again; durable.<stream> asks the process of a
+// holder read its record again; holder.<endpoint>.<job> is the answer of a holder
+// that is asked whether it lives; durable.<stream> asks the process of a
 // server without a cluster to fsync the stream.
 //
 // <p> is the endpoint's partition. <class> is "n" (normal) or "l" (low priority). The
