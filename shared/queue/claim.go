@@ -78,11 +78,16 @@ func (c *Consumer) giveBackUnanswered(ctx context.Context, m *received) {
 	_, err = bus.UntilAnswered(ctx, func() (*record.Record, error) {
 		within, cancel := bus.Bounded(ctx)
 		defer cancel()
-		r, err := c.settle(within, msg)
-		if err != nil || r == nil || r.Status != job.InProgress || r.Holder != c.id {
-			return nil, err
+		for {
+			r, err := c.settle(within, msg)
+			if err != nil || r == nil || r.Status != job.InProgress || r.Holder != c.id || !c.q.Now().Before(r.Expires) {
+				return nil, err
+			}
+			r, err = c.q.move(within, c.at, r, job.Release, givenBack)
+			if !errors.Is(err, bus.ErrConflict) { // else a write of the pick-up was stored after it was read
+				return r, err
+			}
 		}
-		return c.q.move(within, c.at, r, job.Release, givenBack)
 	})
 	if err != nil {
 		c.q.log.DebugContext(ctx, "job that was picked up without an answer not given back", "endpoint", c.at.Endpoint, "job", msg.ID, "err", err)

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,6 +34,51 @@ func TestAPickUpWithoutAnAnswerLosesNoWorker(t *testing.T) {
 	}
 	if l := next(t, s.consumer(t, s.q, "second")); l.Job.ID != id || l.Job.Lost != 0 {
 		t.Errorf("got the job %s that lost %d workers, want %s and none", l.Job.ID, l.Job.Lost, id)
+	}
+}
+
+// The pick-up is followed by a touch if it took long. Its answer may be lost too, and it may be
+// stored between the read and the write that give the job back.
+func TestAPickUpIsGivenBackThoughItsRecordIsWrittenMeanwhile(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	c := s.consumer(t, s.q, "w")
+	pulls, err := c.enter()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.leave(pulls)
+	const jobs = 10 // each is written between the two nearly always
+	for range jobs {
+		id := s.submit(t)
+		m, err := pulls.next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		msg, _, err := c.open(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		written, err := c.pickUp(t.Context(), msg, msg, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var touched sync.WaitGroup
+		touched.Go(func() {
+			const touches = 20
+			for range touches {
+				next, err := s.q.move(t.Context(), c.at, written, job.Touch, nil)
+				if err != nil {
+					return // it was given back
+				}
+				written = next
+			}
+		})
+		c.giveBackUnanswered(t.Context(), m)
+		touched.Wait()
+		if got := s.status(t, id); got.Status != job.InQueue || got.Lost != 0 {
+			t.Fatalf("got %s, %d lost, want the job given back", got.Status, got.Lost)
+		}
 	}
 }
 
