@@ -38,7 +38,7 @@ var (
 // an error leaves behind is no backup, and Restore refuses it. version is the
 // program's own.
 func Backup(ctx context.Context, nc *nats.Conn, dir, version string, log *slog.Logger) (Manifest, error) {
-	return backup(ctx, nc, dir, version, stalled, log)
+	return backup(ctx, nc, dir, version, stallTimeout, log)
 }
 
 // backup is Backup with the patience of the copies.
@@ -132,9 +132,10 @@ func (b *copying) all(ctx context.Context, names []string) ([]Copy, error) {
 	return done, b.copyTails(ctx, done, slices.Concat(webhooks, pauses, payloads))
 }
 
-// copyTails writes what was written to some of the streams since their copies, in this order.
-func (b *copying) copyTails(ctx context.Context, done []Copy, some []int) error {
-	for _, i := range some {
+// copyTails writes what was written to streams since their copies: which has their indices in
+// done, in the order in which they are read.
+func (b *copying) copyTails(ctx context.Context, done []Copy, which []int) error {
+	for _, i := range which {
 		if err := b.copyTail(ctx, &done[i]); err != nil {
 			return fmt.Errorf("copy stream %s: %w", done[i].Name, err)
 		}

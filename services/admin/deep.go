@@ -290,8 +290,10 @@ func (w *walk) skip(to uint64) {
 	w.seq = max(w.seq, to)
 }
 
+// state asks for the state of the stream. With opts it asks twice, since only the second
+// question can have them.
 func (w *walk) state(ctx context.Context, opts ...jetstream.StreamInfoOpt) (jetstream.StreamState, error) {
-	asked, cancel := context.WithTimeout(ctx, stalled)
+	asked, cancel := context.WithTimeout(ctx, stallTimeout)
 	defer cancel()
 	s, err := w.js.Stream(asked, w.stream)
 	if err != nil {
@@ -320,7 +322,8 @@ type loss struct {
 }
 
 // damage compares what was read with what the server has. A message that was
-// deleted is not damaged. It returns errUncounted if that is not known.
+// deleted is not damaged. It returns errUncounted if that is not known. Of a stream with
+// more than maxDeleted it knows only how many cannot be read.
 func (w *walk) damage(ctx context.Context) (l loss, err error) {
 	now, err := w.state(ctx)
 	if err != nil {

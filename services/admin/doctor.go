@@ -335,8 +335,8 @@ func (x *checker) checkConsumer(stream string, want jetstream.ConsumerConfig, go
 		if diff := streams.ConsumerDifferences(want, info.Config); len(diff) > 0 {
 			x.add(name, Warn, strings.Join(diff, "; "), byDoctor)
 		}
-		if role, shared := streams.RoleOf(x.cfg.Streams, stream, want.Durable); shared && unread(info) > 0 {
-			x.add(name, Warn, fmt.Sprintf("%d messages wait and nobody asks for them", unread(info)), "start the role "+string(role))
+		if role, shared := streams.RoleOf(x.cfg.Streams, stream, want.Durable); shared && unclaimedMessages(info) > 0 {
+			x.add(name, Warn, fmt.Sprintf("%d messages wait and nobody asks for them", unclaimedMessages(info)), "start the role "+string(role))
 		}
 	}
 }
@@ -345,9 +345,9 @@ func (x *checker) checkConsumer(stream string, want jetstream.ConsumerConfig, go
 // hand while nobody asks for more: more than twice its ack wait.
 const maxInHand = 2 * time.Minute
 
-// unread is how many messages a consumer has of which nobody takes any, 0 if somebody does. What
-// was handed out to a process that is gone stays handed out until another one asks.
-func unread(info *jetstream.ConsumerInfo) uint64 {
+// unclaimedMessages is how many messages a consumer has of which nobody takes any, 0 if somebody
+// does. What was handed out to a process that is gone stays handed out until another one asks.
+func unclaimedMessages(info *jetstream.ConsumerInfo) uint64 {
 	handedOut, last := uint64(max(0, info.NumAckPending)), info.Delivered.Last
 	inHand := handedOut > 0 && last != nil && info.TimeStamp.Sub(*last) <= maxInHand
 	if info.NumWaiting > 0 || inHand {
@@ -379,10 +379,13 @@ func (x *checker) replicas(info *jetstream.StreamInfo) {
 // slowest copy always lacks some. NATS calls it current only if it lacks none.
 const maxLag = 1000
 
+// maxPeerSilence is for how long a server that has a copy, and is behind, may say nothing.
+const maxPeerSilence = 15 * time.Second
+
 // lags reports whether a copy is so far behind, or behind and silent for so long, that something
 // is wrong.
 func lags(peer *jetstream.PeerInfo) bool {
-	return !peer.Current && (peer.Lag > maxLag || peer.Active > maxSilence)
+	return !peer.Current && (peer.Lag > maxLag || peer.Active > maxPeerSilence)
 }
 
 // queues looks for endpoints and queues that lack each other.
@@ -416,10 +419,11 @@ func (x *checker) queues(there map[string]*jetstream.StreamInfo, endpoints []end
 	}
 }
 
-// maxSilence is how old a heartbeat may be; the bucket forgets older ones.
-const maxSilence = 3 * registry.BeatEvery
+// maxBeatAge is how old a heartbeat may be; the bucket forgets older ones.
+const maxBeatAge = 3 * registry.BeatEvery
 
-// instances looks at who beats. The bucket forgets those that do not.
+// instances looks whether an instance takes jobs in, which api and gateway do, and whether a
+// recorder runs. The bucket forgets those that do not beat.
 func (x *checker) instances(ctx context.Context, endpoints int) {
 	beats, err := bus.Bind(x.js.Conn()).LastOfEach(ctx, streams.Bucket(streams.BucketInstances), streams.KeySubject(streams.BucketInstances, ">"))
 	switch {
@@ -433,7 +437,7 @@ func (x *checker) instances(ctx context.Context, endpoints int) {
 	for _, m := range beats {
 		switch role := beatOf(m.Data); {
 		case len(m.Data) == 0: // it has left
-		case time.Since(m.Time) > maxSilence+maxClockOffset:
+		case time.Since(m.Time) > maxBeatAge+maxClockOffset:
 			stale++
 		case role == streams.RoleAPI || role == streams.RoleGateway:
 			alive++

@@ -55,7 +55,7 @@ func TestUsage(t *testing.T) {
 }
 
 // A role that was killed with messages in hand does not look as if it were at work.
-func TestUnread(t *testing.T) {
+func TestUnclaimedMessages(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	lately, long := now.Add(-time.Second), now.Add(-maxInHand-time.Second)
@@ -73,7 +73,7 @@ func TestUnread(t *testing.T) {
 		"the server was restarted since, and waits": {jetstream.ConsumerInfo{NumPending: 3, NumAckPending: 2}, 5},
 	} {
 		tt.info.TimeStamp = now
-		if got := unread(&tt.info); got != tt.want {
+		if got := unclaimedMessages(&tt.info); got != tt.want {
 			t.Errorf("%s: got %d, want %d", name, got, tt.want)
 		}
 	}
@@ -90,8 +90,8 @@ func TestLags(t *testing.T) {
 		"a write behind":    {jetstream.PeerInfo{Lag: 1, Active: time.Second}, false},
 		"at the bound":      {jetstream.PeerInfo{Lag: maxLag}, false},
 		"far behind":        {jetstream.PeerInfo{Lag: maxLag + 1}, true},
-		"silent":            {jetstream.PeerInfo{Active: maxSilence + time.Second}, true},
-		"silent, no writes": {jetstream.PeerInfo{Current: true, Active: maxSilence + time.Second}, false},
+		"silent":            {jetstream.PeerInfo{Active: maxPeerSilence + time.Second}, true},
+		"silent, no writes": {jetstream.PeerInfo{Current: true, Active: maxPeerSilence + time.Second}, false},
 	} {
 		if got := lags(&tt.peer); got != tt.want {
 			t.Errorf("%s: got %t", name, got)

@@ -20,11 +20,11 @@ const (
 	// chunkSize is how much of a copy travels in a message, windowSize how much
 	// of it may be under way.
 	chunkSize, windowSize = 128 << 10, 8 << 20
-	// stalled is how long a chunk or its acknowledgement may take.
-	stalled = 30 * time.Second
-	// rebuilt is how long the server may take to make a stream of the chunks: it
+	// stallTimeout is how long a chunk or its acknowledgement may take.
+	stallTimeout = 30 * time.Second
+	// rebuildTimeout is how long the server may take to make a stream of the chunks: it
 	// unpacks and indexes all of them before it answers the last.
-	rebuilt = 30 * time.Minute
+	rebuildTimeout = 30 * time.Minute
 )
 
 var (
@@ -39,9 +39,9 @@ func brokenOff(err error) bool {
 }
 
 // request asks the server's API and decodes its answer, which may take as long
-// as stalled; an error in it is an error of the call.
+// as stallTimeout; an error in it is an error of the call.
 func request(ctx context.Context, nc *nats.Conn, subject string, question, answer any) error {
-	return requestFor(ctx, stalled, nc, subject, question, answer)
+	return requestFor(ctx, stallTimeout, nc, subject, question, answer)
 }
 
 // requestFor is request that waits as long as bound.
@@ -143,7 +143,7 @@ func ended(m *nats.Msg) error {
 // restoreSnapshot makes the stream from the server's copy. The stream must not
 // be there. The config may differ from that of the copy, by its replicas.
 func restoreSnapshot(ctx context.Context, nc *nats.Conn, stream string, d described, r io.Reader) error {
-	deliver, err := announce(ctx, stalled, nc, bus.StreamRestore(stream), d)
+	deliver, err := announce(ctx, stallTimeout, nc, bus.StreamRestore(stream), d)
 	if err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func endCopy(ctx context.Context, nc *nats.Conn, subject string) error {
 		case <-within.Done():
 		}
 	}()
-	err := requestFor(within, rebuilt, nc, subject, nil, &described{})
+	err := requestFor(within, rebuildTimeout, nc, subject, nil, &described{})
 	if err != nil && errors.Is(context.Cause(within), errStalled) {
 		return errStalled
 	}
@@ -200,7 +200,7 @@ func endCopy(ctx context.Context, nc *nats.Conn, subject string) error {
 // sendChunk waits until the server has written the chunk; an answer that is not
 // empty says why it did not.
 func sendChunk(ctx context.Context, nc *nats.Conn, subject string, chunk []byte) error {
-	within, cancel := context.WithTimeout(ctx, stalled)
+	within, cancel := context.WithTimeout(ctx, stallTimeout)
 	defer cancel()
 	var m *nats.Msg
 	err := untilAnswered(within, func() (err error) {

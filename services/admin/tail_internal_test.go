@@ -98,7 +98,7 @@ func TestAChaseWithoutAnEndSaysWhy(t *testing.T) {
 func TestAQueueThatIsDeletedMeanwhileIsLeftOut(t *testing.T) {
 	b := testenv.NewServer(t)
 	queueOf(t, b, 3)
-	copies := &copying{nc: b.NC, js: b.JS, dir: t.TempDir(), patience: stalled, log: slog.New(slog.DiscardHandler)}
+	copies := &copying{nc: b.NC, js: b.JS, dir: t.TempDir(), patience: stallTimeout, log: slog.New(slog.DiscardHandler)}
 	c := Copy{Name: streams.Jobs("ep")}
 	if err := copies.snapshot(t.Context(), &c); err != nil {
 		t.Fatal(err)
