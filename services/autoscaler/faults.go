@@ -19,9 +19,11 @@ const (
 	staleTimeout = time.Minute
 )
 
-// staleJob is a job that a worker says it runs, and does not hold. The job "" stands for one
-// that waits while the worker is idle.
+// staleJob is a job that a worker says it runs, and does not hold; or idleWhileJobsWait.
 type staleJob struct{ worker, job string }
+
+// idleWhileJobsWait stands in a staleJob for the jobs that wait while the worker is idle.
+const idleWhileJobsWait = ""
 
 // staleFor returns for how long a worker has gone on with a job that it does not hold, and
 // notes in next since when it goes on with each.
@@ -34,11 +36,11 @@ func (m *endpointState) staleFor(id string, w registry.Worker, next map[staleJob
 
 // ignoresFor returns for how long a worker has had no job while jobs waited that any may
 // take at once, and notes in next since when.
-func (m *endpointState) ignoresFor(x member, waiting bool, next map[staleJob]time.Time, now time.Time) time.Duration {
-	if x.state != idle || !waiting {
+func (m *endpointState) ignoresFor(x member, jobsLeft bool, next map[staleJob]time.Time, now time.Time) time.Duration {
+	if x.state != idle || !jobsLeft {
 		return 0
 	}
-	return min(x.rested, lasting(staleJob{worker: x.id}, m.stale, next, now))
+	return min(x.rested, lasting(staleJob{x.id, idleWhileJobsWait}, m.stale, next, now))
 }
 
 // jobsAreLeft reports whether a job waits for so long that an idle worker ignores it.

@@ -44,7 +44,7 @@ type gpuState struct {
 	wakes []string
 	// fresh is true until it is settled.
 	fresh bool
-	// looked is when that was.
+	// looked is when the endpoint was looked at for this decision.
 	looked time.Time
 }
 
@@ -170,7 +170,7 @@ func waitText(s *gpuState, in arbiter.Input, w arbiter.Wait, now time.Time) stri
 			text += fmt.Sprintf("; %d more hold others", len(w.By)-i)
 			break
 		}
-		text += fmt.Sprintf("; %s is held by %s (%s)", strings.Join(x.Devices, ", "), x.Pod, stateText(x))
+		text += fmt.Sprintf("; %s is held by %s (%s)", strings.Join(x.Devices, ", "), x.Pod, holderText(x))
 	}
 	switch {
 	case w.Until > 0:
@@ -181,7 +181,8 @@ func waitText(s *gpuState, in arbiter.Input, w arbiter.Wait, now time.Time) stri
 	return text
 }
 
-func stateText(w arbiter.Worker) string {
+// holderText says whose worker it is, and what it does.
+func holderText(w arbiter.Worker) string {
 	of := "of no endpoint"
 	if w.Endpoint != "" {
 		of = "of " + w.Endpoint

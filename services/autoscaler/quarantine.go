@@ -257,7 +257,9 @@ func failedOnGPU(p pod.Pod) bool {
 }
 
 // workedAt is when the pod last showed that its cards work, zero for never: it runs for
-// long, or restarted itself after a job, or was drained after it was ready.
+// long, or restarted itself after a job, or was drained after it was ready. Unlike provenAt,
+// which judges starts, it counts a pod that still loads, and none that ran for long and
+// then ended unasked (docs/adr/0065).
 func workedAt(p pod.Pod, now time.Time) time.Time {
 	switch {
 	case p.Started.IsZero():

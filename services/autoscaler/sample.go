@@ -79,7 +79,7 @@ func needsGPUs(v *view, e endpoint.Endpoint) bool {
 // of them could not be asked about.
 func (l *leader) members(ctx context.Context, v *view, e endpoint.Endpoint, m *endpointState, in fleetSample) (all []member, unknown string) {
 	states, stale := map[memberState]time.Time{}, map[staleJob]time.Time{}
-	waiting := jobsAreLeft(e, in.sample, v.now)
+	jobsLeft := jobsAreLeft(e, in.sample, v.now)
 	for _, p := range in.pods {
 		if p.Status != pod.Running {
 			continue
@@ -101,7 +101,7 @@ func (l *leader) members(ctx context.Context, v *view, e endpoint.Endpoint, m *e
 			id: p.ID, state: now, since: since, rested: restedOf(w, since, v.now), jobs: len(w.Running), locked: p.Locked,
 			sleeps: heard && w.Sleeps, asked: p.Sleep.Sleeps(), stale: in.invalid == "" && !madeFrom(p, in.spec, e.Fleet.Driver),
 		}
-		x.fault = faultOf(token, m.staleFor(p.ID, w, stale, v.now), m.ignoresFor(x, waiting, stale, v.now), v.now)
+		x.fault = faultOf(token, m.staleFor(p.ID, w, stale, v.now), m.ignoresFor(x, jobsLeft, stale, v.now), v.now)
 		all = append(all, withFreedGPUs(x, e, p, v.claims))
 	}
 	m.states, m.stale = states, stale
