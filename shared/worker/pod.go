@@ -31,9 +31,9 @@ func hostOf(m pod.Machine) registry.Host {
 	}
 }
 
-// appear makes the pod's record say that it runs: at the start, and when the
+// recordRunning makes the pod's record say that it runs: at the start, and when the
 // worker was not heard of for so long that somebody may have thought it gone.
-func (p *presence) appear(ctx context.Context) {
+func (p *presence) recordRunning(ctx context.Context) {
 	if p.appeared && time.Since(p.heard) < maxBeatGap {
 		return
 	}
@@ -51,9 +51,9 @@ func (p *presence) appear(ctx context.Context) {
 	}
 }
 
-// vanish says that the pod ended in order. How one of a driver ended, that
+// recordLeft makes the pod's record say that it ended in order. How one of a driver ended, that
 // driver says; a pod that another worker has is not this one's to end.
-func (p *presence) vanish(ctx context.Context) {
+func (p *presence) recordLeft(ctx context.Context) {
 	if !p.shown {
 		return
 	}

@@ -70,7 +70,9 @@ func (p *presence) started(id job.ID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.running = append(p.running, string(id))
-	p.signal(1)
+	if len(p.running) == 1 { // it was idle
+		p.changed.Send()
+	}
 }
 
 func (p *presence) finished(id job.ID) {
@@ -80,13 +82,7 @@ func (p *presence) finished(id job.ID) {
 		p.running = slices.Delete(p.running, i, i+1)
 	}
 	p.ended = time.Now()
-	p.signal(0)
-}
-
-// signal wakes run at a change of state, which there is if that many jobs run
-// now.
-func (p *presence) signal(jobs int) {
-	if len(p.running) == jobs {
+	if len(p.running) == 0 { // it is idle
 		p.changed.Send()
 	}
 }
@@ -132,7 +128,7 @@ func (p *presence) beat(ctx context.Context) {
 		p.changed.Send()
 		return
 	}
-	p.appear(ctx)
+	p.recordRunning(ctx)
 	p.heard = time.Now()
 }
 
@@ -169,7 +165,7 @@ func (p *presence) leave(ctx context.Context) {
 	defer cancel()
 	p.beating.Lock()
 	defer p.beating.Unlock()
-	p.vanish(ctx) // first: a worker that is gone without a word counts as lost
+	p.recordLeft(ctx) // first: a worker that is gone without a word counts as lost
 	if err := p.workers.Remove(ctx, p.self.Endpoint, p.self.ID); err != nil {
 		p.log.DebugContext(ctx, "registration left to expire", "err", err)
 	}

@@ -32,10 +32,11 @@ func (l limits) first() (time.Time, error) {
 	return l.expires, ErrExpired
 }
 
-// hold sees to one run of a job: the handler, its heartbeats, its limits and
-// its outcome. The outcome is settled at once, and hold returns when the
-// handler has returned too. jobs ends when the worker gives its jobs up.
-func (w *worker) hold(alive, jobs context.Context, l *queue.Lease) {
+// runJob sees to one run of a job: the handler, its heartbeats, its limits and
+// its outcome. The outcome is settled at once, and runJob returns when the
+// handler has returned too. jobs ends when the worker gives its jobs up, and with it the
+// handler's context; alive ends later, so that outcomes can still be written.
+func (w *worker) runJob(alive, jobs context.Context, l *queue.Lease) {
 	alive = w.cfg.Tracer.Process(alive, &l.Job)
 	defer telemetry.End(alive, telemetry.Lost) // unless its end was recorded before
 	ctx, end := context.WithCancelCause(telemetry.Within(jobs, alive))
@@ -70,7 +71,7 @@ func (w *worker) await(ctx, alive context.Context, beats *heartbeat, result <-ch
 		case out := <-result:
 			return out, whyUnwanted(out, context.Cause(ctx))
 		case <-ctx.Done():
-			return atTheEnd(result, context.Cause(ctx))
+			return outcomeAtDrain(result, context.Cause(ctx))
 		case <-beats.lease.Changed():
 			beats.changed(alive)
 		case lim := <-beats.moved:
@@ -82,8 +83,9 @@ func (w *worker) await(ctx, alive context.Context, beats *heartbeat, result <-ch
 	}
 }
 
-// atTheEnd waits, if the worker stops, for a handler that has returned or is about to.
-func atTheEnd(result <-chan outcome, why error) (outcome, error) {
+// outcomeAtDrain waits, if the worker drains, for a handler that has returned or is about to. In
+// any other case no outcome is wanted, and it returns why at once.
+func outcomeAtDrain(result <-chan outcome, why error) (outcome, error) {
 	if !errors.Is(why, ErrDraining) {
 		return outcome{}, why
 	}
@@ -104,7 +106,7 @@ func whyUnwanted(out outcome, why error) error {
 	return why
 }
 
-// whyLost gives the loss of a lease its name.
+// whyLost reads the job to say which of ErrCancelled, ErrDeadline, ErrExpired and ErrLost it was.
 func (w *worker) whyLost(ctx context.Context, l *queue.Lease) error {
 	ctx, cancel := context.WithTimeout(ctx, lossLookupTimeout)
 	defer cancel()
@@ -129,7 +131,8 @@ func lossOf(held, now *job.Job, err error) error {
 }
 
 // conclude settles a run whose context ended: what the handler makes of it, or
-// has already made, is not wanted.
+// has already made, is not wanted. After ErrLost nothing is left to settle: another worker has
+// the job, or it has ended.
 func (w *worker) conclude(ctx context.Context, l *queue.Lease, why error) {
 	w.log.DebugContext(ctx, "run ended", "job", l.Job.ID, "why", why)
 	switch {

@@ -255,7 +255,7 @@ func (w *worker) slot(taking, alive, jobs context.Context, consumer *queue.Consu
 			return
 		}
 		if taking.Err() == nil {
-			w.hold(alive, jobs, lease)
+			w.runJob(alive, jobs, lease)
 			continue
 		}
 		w.settle(alive, lease, func() error { return lease.Release(alive) }) // picked up while the consumer closed
