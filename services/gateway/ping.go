@@ -136,7 +136,7 @@ func (s *Service) stopLost(who caller, id job.ID, e *queue.NotHeldError) (goesOn
 	case own && e.Status == job.Completed:
 		return false
 	case own && e.Status == job.Failed: // perhaps for a chunk, while its handler goes on
-		s.queue.Remote.Notify(who.endpoint, id)
+		s.queue.Remote.Nudge(who.endpoint, id)
 	default:
 		s.stopJob(who, id)
 	}
@@ -146,5 +146,5 @@ func (s *Service) stopLost(who caller, id job.ID, e *queue.NotHeldError) (goesOn
 // stopJob makes the worker stop a job. Its poll may be held by another instance.
 func (s *Service) stopJob(who caller, id job.ID) {
 	s.stopSignals.add(who.endpoint.ID, who.worker, id)
-	s.queue.Remote.Notify(who.endpoint, id)
+	s.queue.Remote.Nudge(who.endpoint, id)
 }

@@ -74,7 +74,7 @@ func (s *Service) notHeld(ctx context.Context, who caller, ids []job.ID) []job.I
 }
 
 // stopSignals are the jobs that workers should stop. It is a cache of recent
-// notifications: what it drops, or another instance got, the worker's next ping
+// nudges: what it drops, or another instance got, the worker's next ping
 // finds again.
 type stopSignals struct {
 	queue *queue.Queue
@@ -113,7 +113,7 @@ func (s *stopSignals) follow(e endpoint.Endpoint) error {
 	if s.over {
 		return nil
 	}
-	stop, err := s.queue.Remote.OnNotify(e, func(id job.ID) { s.nudged(e, id) })
+	stop, err := s.queue.Remote.OnNudge(e, func(id job.ID) { s.nudged(e, id) })
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ func (q *Queue) Cancel(ctx context.Context, e endpoint.Endpoint, id job.ID) (*jo
 	}
 }
 
-// cancel writes the record, then notifies the holder and removes the message. If
+// cancel writes the record, then nudges the holder and removes the message. If
 // the record cannot be written because somebody else did, bus.ErrConflict.
 func (q *Queue) cancel(ctx context.Context, at record.Location, r *record.Record) (*record.Record, error) {
 	msg := r
@@ -66,7 +66,7 @@ func (q *Queue) cancel(ctx context.Context, at record.Location, r *record.Record
 		return nil, err
 	}
 	if r.Status == job.InProgress {
-		q.notify(at, r.ID)
+		q.nudge(at, r.ID)
 	}
 	if r.Seq == 0 && r.Server == q.nc.ConnectedServerId() { // r is the queue message
 		q.deleteMessage(ctx, at, r.QueueSeq)

@@ -237,7 +237,7 @@ func (c *Consumer) finished(ctx context.Context, msg, r *record.Record, err erro
 		return err
 	}
 	c.q.dropDelivered(ctx, c.at, msg)
-	c.q.notify(c.at, r.ID)
+	c.q.nudge(c.at, r.ID)
 	return nil
 }
 
@@ -312,7 +312,7 @@ func (c *Consumer) run(ctx context.Context, msg, from *record.Record, lost int) 
 	}
 	c.q.Reach(AfterRecord)
 	if from.Status == job.InProgress {
-		c.q.notify(c.at, r.ID)
+		c.q.nudge(c.at, r.ID)
 	}
 	l := &Lease{Job: r.Job, Input: input, S3Config: msg.S3Config, consumer: c, msg: msg, rec: r, ackTo: r.AckSubject, given: r.QueueServer, changed: make(chan struct{}, 1)}
 	l.touch()
@@ -344,9 +344,9 @@ func (c *Consumer) pickUp(ctx context.Context, msg, from *record.Record, lost in
 	})
 }
 
-// notify asks the holder of a job, if it has one, to read its record.
+// nudge asks the holder of a job, if it has one, to read its record.
 // It may be lost; the next heartbeat looks anyway.
-func (q *Queue) notify(at record.Location, id job.ID) {
+func (q *Queue) nudge(at record.Location, id job.ID) {
 	_ = q.nc.Publish(streams.Nudge(at.Endpoint, id), nil)
 }
 

@@ -31,9 +31,9 @@ type Consumer struct {
 	// needed (remote.go).
 	confirm time.Duration
 
-	notifications *nats.Subscription
-	closed        chan struct{}
-	once          sync.Once
+	nudges *nats.Subscription
+	closed chan struct{}
+	once   sync.Once
 
 	pulls sync.WaitGroup // whose inboxes are open
 
@@ -52,7 +52,7 @@ func (q *Queue) Consume(ctx context.Context, e endpoint.Endpoint, worker string,
 	}
 	c := q.newConsumer(e, worker, slots)
 	var err error
-	if c.notifications, err = q.nc.Subscribe(streams.Nudges(e.ID), c.notify); err != nil {
+	if c.nudges, err = q.nc.Subscribe(streams.Nudges(e.ID), c.onNudge); err != nil {
 		return nil, fmt.Errorf("take jobs of %s: %w: %w", e.ID, bus.ErrUnavailable, err)
 	}
 	return c, nil
@@ -105,8 +105,8 @@ func (c *Consumer) Wait() {
 func (c *Consumer) unsubscribe() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.notifications != nil && len(c.leases) == 0 {
-		_ = c.notifications.Unsubscribe() // the connection is closed then, or it is done
+	if c.nudges != nil && len(c.leases) == 0 {
+		_ = c.nudges.Unsubscribe() // the connection is closed then, or it is done
 	}
 }
 
@@ -166,9 +166,9 @@ func (c *Consumer) leave(s *puller) {
 	c.free = append(c.free, s)
 }
 
-// notify asks the holder of a job to read its record, and answers whether it
+// onNudge makes the holder of a job read its record, and answers whether it
 // lives.
-func (c *Consumer) notify(m *nats.Msg) {
+func (c *Consumer) onNudge(m *nats.Msg) {
 	c.mu.Lock()
 	l := c.leases[streams.JobOf(m.Subject)]
 	c.mu.Unlock()

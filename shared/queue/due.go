@@ -126,7 +126,7 @@ func (q *Queue) timeOut(ctx context.Context, at record.Location, r *record.Recor
 }
 
 // end writes an outcome that the holder did not, keeps the input for a retry,
-// notifies the holder, and removes the queue message.
+// nudges the holder, and removes the queue message.
 func (q *Queue) end(ctx context.Context, at record.Location, r *record.Record, by job.Trigger, change func(*record.Record)) (*record.Record, error) {
 	msg, err := q.read.message(ctx, at, r.ID)
 	if err != nil && !errors.Is(err, bus.ErrNoMessage) {
@@ -146,7 +146,7 @@ func (q *Queue) end(ctx context.Context, at record.Location, r *record.Record, b
 	if err != nil {
 		return nil, err
 	}
-	q.notify(at, r.ID)
+	q.nudge(at, r.ID)
 	q.dropMessage(ctx, at, r.ID, r.Attempt)
 	return ended, nil
 }

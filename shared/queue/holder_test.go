@@ -56,7 +56,7 @@ func TestALivingRemoteHolderIsAskedAndKeepsItsJob(t *testing.T) {
 	second := s.queue(t, Config{})
 	testenv.Eventually(t, "served for a lease", func() bool { return second.bus.Availability().Age() > s.e.Lease })
 	id, l := s.handed(t, "remote")
-	stop, err := s.q.Remote.OnNotify(s.e, func(job.ID) {})
+	stop, err := s.q.Remote.OnNudge(s.e, func(job.ID) {})
 	if err != nil {
 		t.Fatal(err)
 	}

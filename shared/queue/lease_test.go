@@ -181,7 +181,7 @@ func TestAShorterLeaseHoldsForWorkersThatRun(t *testing.T) {
 		"of a worker behind a gateway": func(t *testing.T, s *env) job.ID {
 			t.Helper()
 			id, _ := s.handed(t, "dies")
-			stop, err := s.q.Remote.OnNotify(s.e, func(job.ID) {})
+			stop, err := s.q.Remote.OnNudge(s.e, func(job.ID) {})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -393,12 +393,12 @@ func (k *heartbeats) find(id job.ID) (r heartbeat, ok bool) {
 	return r, ok && time.Since(r.at) < r.lease
 }
 
-// OnNotify calls each for every job of the endpoint whose record somebody else
+// OnNudge calls each for every job of the endpoint whose record somebody else
 // than its holder wrote while it was held, one after the other, until stop is
 // called. It may miss some. Meanwhile it answers, for the jobs that Heartbeat was
 // called for within their lease, that their worker lives. It returns
 // bus.ErrUnavailable.
-func (rm *Remote) OnNotify(e endpoint.Endpoint, each func(job.ID)) (stop func(), err error) {
+func (rm *Remote) OnNudge(e endpoint.Endpoint, each func(job.ID)) (stop func(), err error) {
 	sub, err := rm.q.nc.Subscribe(streams.Nudges(e.ID), func(m *nats.Msg) {
 		id := streams.JobOf(m.Subject)
 		if !isAsk(m) {
@@ -413,6 +413,6 @@ func (rm *Remote) OnNotify(e endpoint.Endpoint, each func(job.ID)) (stop func(),
 	return func() { _ = sub.Unsubscribe() }, nil
 }
 
-// Notify asks the process that holds the job, or speaks for its worker, to read its
+// Nudge asks the process that holds the job, or speaks for its worker, to read its
 // record.
-func (rm *Remote) Notify(e endpoint.Endpoint, id job.ID) { rm.q.notify(record.LocationOf(e), id) }
+func (rm *Remote) Nudge(e endpoint.Endpoint, id job.ID) { rm.q.nudge(record.LocationOf(e), id) }

@@ -273,7 +273,7 @@ func TestHaltedIsWhatSomebodyElseEnded(t *testing.T) {
 	halted("running", id, "")
 	halted("unknown", "no-such-job", "")
 	heard := make(chan job.ID, 1)
-	stop, err := s.q.Remote.OnNotify(s.e, func(id job.ID) { heard <- id })
+	stop, err := s.q.Remote.OnNudge(s.e, func(id job.ID) { heard <- id })
 	if err != nil {
 		t.Fatal(err)
 	}

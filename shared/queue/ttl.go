@@ -98,7 +98,7 @@ func (c ttlChange) apply(ctx context.Context, r *record.Record) (*record.Record,
 	case r.Status == job.InProgress:
 		changed, err := c.applyRunning(ctx, r)
 		if err == nil {
-			c.q.notify(c.at, r.ID)
+			c.q.nudge(c.at, r.ID)
 		}
 		return changed, err
 	}
@@ -203,7 +203,7 @@ func (q *Queue) detach(ctx context.Context, at record.Location, r, msg *record.R
 		return err
 	}
 	q.dropDelivered(ctx, at, msg)
-	q.notify(at, r.ID)
+	q.nudge(at, r.ID)
 	return nil
 }
 
