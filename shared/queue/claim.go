@@ -36,9 +36,9 @@ func (c *Consumer) claim(ctx context.Context, m *received) (*Lease, error) {
 		c.q.dropDelivered(ctx, c.at, msg)
 		return nil, nil //nolint:nilnil // nothing to run
 	}
-	alone := c.claimed(msg.ID)
-	if alone {
-		defer c.unclaimed(msg.ID)
+	first := c.beginClaim(msg.ID)
+	if first {
+		defer c.endClaim(msg.ID)
 	}
 	var r *record.Record
 	if delivered > 1 {
@@ -46,13 +46,13 @@ func (c *Consumer) claim(ctx context.Context, m *received) (*Lease, error) {
 			return nil, err
 		}
 	}
-	if m.doubtful(time.Now(), c.e.Lease) || delivered > 1 && r == nil {
+	if m.doubtful(time.Now(), c.e.Lease) || delivered > 1 && r == nil { // its job may have ended, and its record be gone
 		if waits, err := c.waits(ctx, msg); err != nil || !waits {
 			return nil, err
 		}
 	}
 	for {
-		lease, err := c.act(ctx, m, msg, r, !alone)
+		lease, err := c.act(ctx, m, msg, r, !first)
 		if errors.Is(err, bus.ErrConflict) {
 			if r, err = c.read(ctx, msg); err == nil {
 				continue
@@ -71,15 +71,15 @@ func (c *Consumer) claim(ctx context.Context, m *received) (*Lease, error) {
 // answers or ctx ends; nothing could be picked up meanwhile.
 func (c *Consumer) giveBackUnanswered(ctx context.Context, m *received) {
 	msg, _, err := c.open(m)
-	if err != nil || !c.claimed(msg.ID) {
+	if err != nil || !c.beginClaim(msg.ID) {
 		return
 	}
-	defer c.unclaimed(msg.ID)
+	defer c.endClaim(msg.ID)
 	_, err = bus.UntilAnswered(ctx, func() (*record.Record, error) {
 		within, cancel := bus.Bounded(ctx)
 		defer cancel()
 		for {
-			r, err := c.settle(within, msg)
+			r, err := c.resolveUnanswered(within, msg)
 			if err != nil || r == nil || r.Status != job.InProgress || r.Holder != c.id || !c.q.Now().Before(r.Expires) {
 				return nil, err
 			}
@@ -94,11 +94,11 @@ func (c *Consumer) giveBackUnanswered(ctx context.Context, m *received) {
 	}
 }
 
-// settle returns the record of a job once it is decided whether an unanswered pick-up of it is
-// stored, nil if nothing would end a run. In a cluster a leader without a majority answers reads,
-// and what it did not answer may be stored later: there the job is picked up again, since one
-// of two such writes is refused.
-func (c *Consumer) settle(ctx context.Context, msg *record.Record) (*record.Record, error) {
+// resolveUnanswered returns the record of a job once it is decided whether an unanswered pick-up
+// of it is stored, nil if nothing would end a run. In a cluster a leader without a majority
+// answers reads, and what it did not answer may be stored later: there the job is picked up
+// again, since one of two such writes is refused.
+func (c *Consumer) resolveUnanswered(ctx context.Context, msg *record.Record) (*record.Record, error) {
 	for {
 		r, err := c.read(ctx, msg)
 		if err != nil {
@@ -131,9 +131,9 @@ func (c *Consumer) waits(ctx context.Context, msg *record.Record) (bool, error) 
 	return err == nil && streams.JobOf(there.Subject) == msg.ID, err
 }
 
-// claimed marks a job as being picked up by this consumer. It reports false if the
-// consumer picks it up, or runs it, already.
-func (c *Consumer) claimed(id job.ID) bool {
+// beginClaim marks a job as being picked up by this consumer, until endClaim. It reports false
+// if the consumer picks it up, or runs it, already.
+func (c *Consumer) beginClaim(id job.ID) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.claiming[id] || c.leases[id] != nil {
@@ -143,7 +143,7 @@ func (c *Consumer) claimed(id job.ID) bool {
 	return true
 }
 
-func (c *Consumer) unclaimed(id job.ID) {
+func (c *Consumer) endClaim(id job.ID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.claiming, id)

@@ -271,9 +271,9 @@ func notStoredText(err error) string {
 	return job.CutError(fmt.Sprintf("%s: %v", job.ErrTextChunkNotStored, err))
 }
 
-// settle takes no further chunks, and returns once all are stored. It returns what
+// sealAndFlush takes no further chunks, and returns once all are stored. It returns what
 // Flush does; again says that it may be repeated.
-func (l *Lease) settle(ctx context.Context) (again bool, err error) {
+func (l *Lease) sealAndFlush(ctx context.Context) (again bool, err error) {
 	l.mu.Lock()
 	if l.window != nil {
 		l.window.Seal()
@@ -330,14 +330,14 @@ func (l *Lease) end(ctx context.Context, by job.Trigger, output []byte, text str
 	if mutation.DeleteFirst {
 		l.ack(ctx)
 	}
-	output, ref, until, err := l.placeOutput(ctx, output) // before the lock, as settle: heartbeats wait for it
+	output, ref, until, err := l.placeOutput(ctx, output) // before the lock, as sealAndFlush: heartbeats wait for it
 	if err != nil {
 		return nil, err
 	}
 	whole := ctx
 	ctx, cancel := bus.Bounded(whole)
 	defer cancel()
-	again, notStored := l.settle(ctx)
+	again, notStored := l.sealAndFlush(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.rec.Status.Terminal() { // an earlier call whose answer was lost to the caller
