@@ -74,7 +74,7 @@ func TestASessionOnAStoreThatWentBackSkipsNothing(t *testing.T) {
 	s, _ := newEnv(t)
 	r := s.idle(t, queue.Config{})
 	s.play(t, len(lives))
-	r.parts[0].save(events.Checkpoint{Records: 1 << 20})
+	r.parts[0].noteSaved(events.Checkpoint{Records: 1 << 20})
 	stop := r.begin(t, newRemovalQueue(r))
 	testenv.EventuallyNone(t, func() string {
 		if got := s.told(t); len(got) < len(s.want) {

@@ -103,11 +103,11 @@ type partition struct {
 // start begins at a checkpoint.
 func (p *partition) start(c events.Checkpoint) {
 	p.done.Store(c.Records)
-	p.save(c)
+	p.noteSaved(c)
 }
 
-// save notes a checkpoint that was written.
-func (p *partition) save(c events.Checkpoint) {
+// noteSaved notes a checkpoint that was written.
+func (p *partition) noteSaved(c events.Checkpoint) {
 	p.checkpoint = c
 	p.saved.Store(c.Records)
 	p.logged.Store(c.Log)

@@ -288,7 +288,7 @@ func (w *writer) savePosition(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.p.save(c)
+	w.p.noteSaved(c)
 	w.s.point(AfterPosition)
 	return nil
 }
