@@ -86,7 +86,8 @@ type watcher struct {
 	late    map[*topic]bool   // as it was last shown
 }
 
-// watch adds the watcher to a topic, which begins to run with its first one.
+// watch adds the watcher to a topic, which begins to run with its first one. It returns false if
+// ctx ends before the service has begun to run it, as when the service stops.
 func (h *hub) watch(ctx context.Context, id topicID, at *screen, w *watcher) (*topic, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
