@@ -64,9 +64,12 @@ func (s *Service) deliver(ctx context.Context, t *task) outcome {
 		return s.postpone(ctx, t, t.DeadLetter(ctx, deliveries.ReasonGivenUp, t.to.origin))
 	case wait, try:
 	}
-	paused, err := s.park(ctx, t)
-	if err != nil || paused {
+	parked, err := s.park(ctx, t)
+	if err != nil {
 		return s.postpone(ctx, t, err)
+	}
+	if parked {
+		return untried
 	}
 	if do == wait {
 		t.Nak(last.Next.Sub(now))
@@ -90,7 +93,7 @@ func (s *Service) endpointOf(ctx context.Context, t *task) (endpoint.Endpoint, e
 }
 
 // postpone releases the task for a moment if a step failed for a reason that is
-// not the receiver's.
+// not the receiver's; err is nil if none failed.
 func (s *Service) postpone(ctx context.Context, t *task, err error) outcome {
 	if err == nil {
 		return untried
