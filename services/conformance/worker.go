@@ -99,7 +99,7 @@ func newRemote(env map[string]string, transport http.RoundTripper) *remote {
 func (r *remote) start(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	r.wg.Go(func() { r.pings(ctx) })
-	r.wg.Go(func() { r.takes(ctx) })
+	r.wg.Go(func() { r.pollLoop(ctx) })
 	return func() {
 		cancel()
 		r.wg.Wait()
@@ -131,8 +131,8 @@ func (r *remote) pings(ctx context.Context) {
 	}
 }
 
-// takes polls for jobs and runs each at once.
-func (r *remote) takes(ctx context.Context) {
+// pollLoop polls for jobs and runs each at once.
+func (r *remote) pollLoop(ctx context.Context) {
 	for ctx.Err() == nil {
 		a, err := r.send(ctx, http.MethodGet, strings.ReplaceAll(r.env[envTake], "$ID", r.env[envWorker]), "&job_in_progress=0", "")
 		if err != nil || a.status >= http.StatusBadRequest {
