@@ -35,6 +35,13 @@ const (
 	MaxImage        = 1024
 )
 
+// What Fleet.Driver may be, besides "".
+const (
+	driverProcess  = "process"
+	driverDocker   = "docker"
+	driverExternal = "external"
+)
+
 // Fleet says how the workers of an endpoint are started. The zero Fleet starts
 // none: its workers are their owner's.
 type Fleet struct {
@@ -82,6 +89,7 @@ type GPU struct {
 const (
 	MinGPUShare        = 0.25
 	MaxGPUTypes        = 100
+	maxGPUTypeBytes    = 191
 	MaxPriority        = 2
 	MaxGPUWait         = 24 * time.Hour
 	minGPUWait         = time.Second
@@ -102,8 +110,8 @@ func (g GPU) check(count int) error {
 		return &FieldError{"gpuTypeIds", fmt.Sprintf("must have at most %d names, got %d", MaxGPUTypes, len(g.GPUTypes))}
 	}
 	for i, name := range g.GPUTypes {
-		if name == "" || len(name) > 191 {
-			return &FieldError{fmt.Sprintf("gpuTypeIds[%d]", i), fmt.Sprintf("must have 1 to 191 bytes, got %d", len(name))}
+		if name == "" || len(name) > maxGPUTypeBytes {
+			return &FieldError{fmt.Sprintf("gpuTypeIds[%d]", i), fmt.Sprintf("must have 1 to %d bytes, got %d", maxGPUTypeBytes, len(name))}
 		}
 	}
 	switch {
@@ -130,7 +138,7 @@ func (e Endpoint) Paused(now time.Time) bool { return now.Before(e.PausedUntil) 
 
 // External reports whether no driver starts the endpoint's workers: they are the
 // user's own.
-func (f Fleet) External() bool { return f.Driver == "" || f.Driver == "external" }
+func (f Fleet) External() bool { return f.Driver == "" || f.Driver == driverExternal }
 
 // completeFleet fills in the defaults of scaling and checks what starts workers.
 func (e Endpoint) completeFleet() (Endpoint, error) {
@@ -154,7 +162,7 @@ func (e Endpoint) completeFleet() (Endpoint, error) {
 
 func (f Fleet) check() error {
 	switch f.Driver {
-	case "", "external", "process", "docker":
+	case "", driverExternal, driverProcess, driverDocker:
 	default:
 		return &FieldError{"driver", fmt.Sprintf(`must be "process", "docker" or "external", got %.50q`, f.Driver)}
 	}
@@ -164,10 +172,10 @@ func (f Fleet) check() error {
 	if len(f.Image) > MaxImage || strings.ContainsAny(f.Image, "\x00\r\n\t ") {
 		return &FieldError{"imageName", fmt.Sprintf("must be at most %d bytes, without white space, got %.300q", MaxImage, f.Image)}
 	}
-	if f.Driver == "process" && f.TemplateID == "" && len(f.Command) == 0 {
+	if f.Driver == driverProcess && f.TemplateID == "" && len(f.Command) == 0 {
 		return &FieldError{"command", "is needed by the driver process"}
 	}
-	if f.Driver == "docker" && f.TemplateID == "" && f.Image == "" {
+	if f.Driver == driverDocker && f.TemplateID == "" && f.Image == "" {
 		return &FieldError{"imageName", "is needed by the driver docker"}
 	}
 	for _, b := range []struct {
