@@ -123,7 +123,9 @@ func ConsumerConfig(e endpoint.Endpoint, c job.Class) jetstream.ConsumerConfig {
 
 // recordsConfig is a KV bucket made by hand: no delete markers (they erase
 // acknowledged writes, docs/design/jetstream.md#f5), old values discarded so that
-// schedules are allowed, headers of records repeated for waiters.
+// schedules are allowed, headers of records repeated for waiters. The server allows rollups with
+// schedules in any case. No write is an atomic batch (docs/design/jetstream.md#f7): that setting
+// is kept since streams that exist have it.
 func recordsConfig(c Config, p int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: Records(p), Subjects: []string{recordsPrefix(p) + ">"},
