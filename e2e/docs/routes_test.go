@@ -87,7 +87,7 @@ func bodyOf(t *testing.T, s *env, method, path string) int {
 	if method != http.MethodPost && method != http.MethodPatch {
 		return 0
 	}
-	for _, size := range []int{64 << 10, 1 << 20, job.MaxBody, job.MaxSyncBody} {
+	for _, size := range []int{64 << 10, 1 << 20, job.MaxRunBody, job.MaxRunSyncBody} {
 		if status, _ := s.ask(t, method, concrete(path), strings.Repeat(" ", size+1), all); status != http.StatusRequestEntityTooLarge {
 			continue
 		}

@@ -129,8 +129,8 @@ func (s *Service) Routes(app *fiber.App) {
 	both := []string{fiber.MethodGet, fiber.MethodPost} // some clients poll with POST
 
 	v2 := app.Group("/v2/:endpoint")
-	v2.Post("/run", submit, s.limited(ratelimit.Run), web.MaxBody(job.MaxBody), s.run)
-	v2.Post("/runsync", submit, s.limited(ratelimit.RunSync), web.MaxBody(job.MaxSyncBody), s.runSync)
+	v2.Post("/run", submit, s.limited(ratelimit.Run), web.MaxBody(job.MaxRunBody), s.run)
+	v2.Post("/runsync", submit, s.limited(ratelimit.RunSync), web.MaxBody(job.MaxRunSyncBody), s.runSync)
 	for _, method := range both {
 		v2.Add(method, "/status/:id", read, s.limited(ratelimit.Status), small, s.forJob(s.status))
 		v2.Add(method, "/status-sync/:id", read, s.limited(ratelimit.Status), small, s.statusSync)
@@ -140,7 +140,7 @@ func (s *Service) Routes(app *fiber.App) {
 	v2.Post("/retry/:id", submit, s.limited(ratelimit.Retry), small, s.forJob(s.retry))
 	v2.Post("/purge-queue", admin, s.limited(ratelimit.PurgeQueue), small, s.purge)
 	for _, method := range both { // not Get, which would take HEAD for a job
-		v2.Add(method, "/openai/+", submit, s.limited(ratelimit.OpenAI), web.MaxBody(job.MaxSyncBody), s.openAI.Handle)
+		v2.Add(method, "/openai/+", submit, s.limited(ratelimit.OpenAI), web.MaxBody(job.MaxRunSyncBody), s.openAI.Handle)
 	}
 	v2.Get("/requests", read, s.limited(ratelimit.Requests), small, s.forEndpoint(s.requests))
 	v2.Get("/events", read, s.limited(ratelimit.Stream), small, s.forEndpoint(s.eventsOfEndpoint))

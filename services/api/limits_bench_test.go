@@ -21,7 +21,7 @@ const neverReached = 1 << 30
 func benchFront(b *testing.B, reg *registry.Registry) {
 	b.Helper()
 	app := web.New(web.Config{})
-	app.Post("/v2/:endpoint/run", web.Auth(reg.Keys, registry.Submit), web.MaxBody(job.MaxBody), func(c *fiber.Ctx) error {
+	app.Post("/v2/:endpoint/run", web.Auth(reg.Keys, registry.Submit), web.MaxBody(job.MaxRunBody), func(c *fiber.Ctx) error {
 		_, err := reg.Endpoints.Get(c.UserContext(), c.Params("endpoint"))
 		return err
 	})

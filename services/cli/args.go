@@ -237,14 +237,14 @@ func readInput(arg string, in io.Reader) ([]byte, error) {
 	case arg != "-":
 		return []byte(arg), nil
 	}
-	data, err := io.ReadAll(io.LimitReader(in, job.MaxSyncBody+1))
+	data, err := io.ReadAll(io.LimitReader(in, job.MaxRunSyncBody+1))
 	switch {
 	case err != nil && isFile:
 		return nil, &UsageError{err}
 	case err != nil:
 		return nil, fmt.Errorf("read standard input: %w", err)
-	case len(data) > job.MaxSyncBody:
-		return nil, &UsageError{fmt.Errorf("the input is larger than %d bytes; run takes %d, runsync %d", job.MaxSyncBody, job.MaxBody, job.MaxSyncBody)}
+	case len(data) > job.MaxRunSyncBody:
+		return nil, &UsageError{fmt.Errorf("the input is larger than %d bytes; run takes %d, runsync %d", job.MaxRunSyncBody, job.MaxRunBody, job.MaxRunSyncBody)}
 	}
 	return data, nil
 }

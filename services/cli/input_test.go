@@ -15,7 +15,7 @@ import (
 // refused for its size, not for the JSON that it was cut to.
 func TestNoMoreIsReadThanTheAPITakes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "large.json")
-	for _, size := range []int{job.MaxSyncBody, job.MaxSyncBody + 1, job.MaxSyncBody + 1000} {
+	for _, size := range []int{job.MaxRunSyncBody, job.MaxRunSyncBody + 1, job.MaxRunSyncBody + 1000} {
 		large := make([]byte, size)
 		if err := os.WriteFile(path, large, 0o600); err != nil {
 			t.Fatal(err)
@@ -23,7 +23,7 @@ func TestNoMoreIsReadThanTheAPITakes(t *testing.T) {
 		for _, arg := range []string{"@" + path, "-"} {
 			in := bytes.NewReader(large)
 			got, err := readInput(arg, in)
-			if size <= job.MaxSyncBody {
+			if size <= job.MaxRunSyncBody {
 				if err != nil || len(got) != size {
 					t.Errorf("%s: got %d bytes, %v, want %d", arg, len(got), err, size)
 				}
@@ -33,7 +33,7 @@ func TestNoMoreIsReadThanTheAPITakes(t *testing.T) {
 			if !refused || !strings.Contains(usage.Error(), "larger than 20971520 bytes") {
 				t.Errorf("%s of %d bytes: got %v, want the bound", arg, size, err)
 			}
-			if arg == "-" && size-in.Len() > job.MaxSyncBody+1 {
+			if arg == "-" && size-in.Len() > job.MaxRunSyncBody+1 {
 				t.Errorf("got %d bytes read of %d", size-in.Len(), size)
 			}
 		}

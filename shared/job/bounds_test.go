@@ -29,8 +29,8 @@ func TestBoundsAreThoseOfTheContract(t *testing.T) {
 	}
 	const mb = 1 << 20
 	for name, n := range map[string]struct{ got, want int }{
-		"body of run":     {job.MaxBody, 10 * mb},
-		"body of runsync": {job.MaxSyncBody, 20 * mb},
+		"body of run":     {job.MaxRunBody, 10 * mb},
+		"body of runsync": {job.MaxRunSyncBody, 20 * mb},
 		"output":          {job.MaxOutput, 20 * mb},
 		"chunk":           {job.MaxChunk, mb},
 		"progress":        {job.MaxProgress, 64 << 10},

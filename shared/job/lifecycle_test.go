@@ -183,7 +183,7 @@ A result is readable until its retention or its ttl ends, whichever comes first,
 | webhook address | %s |
 
 KB is 2^10 bytes, MB 2^20.
-`, size(job.MaxBody), size(job.MaxSyncBody), size(job.MaxOutput), job.Failed, job.ErrTextOutputTooLarge,
+`, size(job.MaxRunBody), size(job.MaxRunSyncBody), size(job.MaxOutput), job.Failed, job.ErrTextOutputTooLarge,
 		size(job.MaxChunk), job.Failed, job.ErrTextChunkTooLarge, job.ErrTextChunkNotStored,
 		size(job.MaxProgress), size(job.MaxError), size(job.MaxS3Config), size(job.MaxWebhook))
 }

@@ -7,10 +7,10 @@ import (
 
 // Bounds that the API promises (docs/design/product.md#limits), in bytes.
 const (
-	// MaxBody is the largest body of /run.
-	MaxBody = 10 << 20
-	// MaxSyncBody is the largest body of /runsync.
-	MaxSyncBody = 20 << 20
+	// MaxRunBody is the largest body of /run.
+	MaxRunBody = 10 << 20
+	// MaxRunSyncBody is the largest body of /runsync.
+	MaxRunSyncBody = 20 << 20
 	// MaxOutput is the largest result; a larger one is FAILED with ErrTextOutputTooLarge.
 	MaxOutput = 20 << 20
 	// MaxChunk is the largest streamed chunk.

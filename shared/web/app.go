@@ -67,7 +67,7 @@ type Config struct {
 const MostBodyMemory = 512 << 20
 
 const (
-	defaultBodyLimit     = job.MaxSyncBody + 64<<10
+	defaultBodyLimit     = job.MaxRunSyncBody + 64<<10
 	defaultHeaderTimeout = 10 * time.Second
 	// idleTimeout closes a connection that waits for its next request.
 	idleTimeout = 2 * time.Minute
