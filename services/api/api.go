@@ -8,6 +8,10 @@
 // subject, its limit in package ratelimit, its description in package openapi.
 // Error codes are in package web.
 //
+// A submission (submit.go) with an idempotency key claims the key, queues the job under the id
+// of the claim, and marks the key as accepted. A later request with the key is answered by that
+// job; where that is not there, it looks for traces of it, and queues it only if it finds none.
+//
 // What a request may do depends on its key (package registry): submit allows run, runsync,
 // cancel, retry, the OpenAI route and changing a job's ttl; read allows the
 // routes that change nothing; admin allows all of these and purge-queue. Routes has the

@@ -18,7 +18,8 @@ import (
 	"flightline/shared/telemetry"
 )
 
-// explain answers why a job waits, runs or ended.
+// explain answers why a job waits, runs or ended. explain_start.go has what it says of workers
+// that start. The sentence about scaling is the autoscaler's, the Text of its last decision.
 func (s *Service) explain(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint, id job.ID) error {
 	x, err := s.explanation(ctx, e, id)
 	if err != nil {
