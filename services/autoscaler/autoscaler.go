@@ -11,6 +11,18 @@
 // Reading order: sample.go (what is), decide.go (how many workers there should
 // be, a pure function), apply.go (the records), then agent.go, which makes the
 // machine what the records say.
+//
+// Of the leader are also: leader.go (its rounds), jobcount.go (a queue, as far as it is known),
+// orphans.go (jobs that no living worker names), rollout.go and canary.go (workers of another
+// version), failing.go (starts held up while jobs fail), budget.go (an endpoint that pauses
+// itself), faults.go (workers that misbehave), gpus.go (who gets GPUs, by package arbiter),
+// quarantine.go and supervise.go (GPUs that fail), reconciler.go (records whose worker, machine
+// or endpoint is gone) and steps.go (what workers did, in their logs).
+//
+// Of an agent are: phases.go (how far a start is), ended.go (pods that ended by themselves),
+// drainer.go (pods that are ended), claims.go and inventory.go (the GPUs of the machine),
+// models.go (its cache of models) and logs.go (what pods print). Both have a part in spec.go
+// (what a worker is started from), sleep.go and sleep_gpus.go.
 package autoscaler
 
 import (
