@@ -14,6 +14,10 @@
 // retention is over (Changes.Remove, called by the recorder), or by the
 // server's ttl.
 //
+// A holder learns that somebody else wrote its job's record by a nudge, which may be lost, else
+// at its next heartbeat. A worker that is reached through a gateway learns which jobs to stop by
+// its job-stop poll (services/gateway/stop.go), else by its next ping.
+//
 // The stored form is in shared/record, streamed output in shared/chunks, and what
 // is delivered to webhooks in shared/deliveries (docs/adr/0047).
 package queue
