@@ -33,6 +33,10 @@
 // a fragment may not depend on the session or on the present time: {{when .At}} makes a time
 // that the browser shows relatively.
 //
+// What a page does when its connection breaks is in static/app.js: the browser connects again by
+// itself, the page after 25 s without a word, and 3 s after it was refused. A page that is not
+// visible has no connection.
+//
 // # An action
 //
 // An action is a line in actions(): a path that takes POST, and a function that does it and
