@@ -16,6 +16,10 @@
 // for hosts that answered last time. So a receiver that hangs delays only its own
 // queue. (Released tasks return late: while acks stream in and more than 1024
 // messages are out, the server does not look for what is due.)
+//
+// Reading order: host_queues.go (which task is next), deliver.go (one attempt, and the nak whose
+// delay is the pause until the next one), schedule.go (what to do, and how long a pause is),
+// sign.go and post.go (the request), attempt_log.go (the log).
 package webhook
 
 import (
