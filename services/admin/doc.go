@@ -16,4 +16,7 @@
 // from a block that is yet to be read into a block that never is. Hence the second
 // file, read by sequence once the copy is complete: a value that moved is in it.
 // Restore writes what the copy lacks of it.
+//
+// Restore brings the streams back in the order of the manifest, which is that of the backup. The
+// bucket of endpoints, without which nothing starts, comes last.
 package admin
