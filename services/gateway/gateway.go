@@ -5,13 +5,15 @@
 //
 // An instance keeps nothing that another one could not take over. A lease is
 // (job, attempt, run), and the record names the worker, so ping, chunk and
-// result may land on any instance, before and after a restart (package queue). A result is answered 200 only once it is durable, and everything
-// that a worker may rightly post is answered 200, also what is late, stale or
-// repeated: it is dropped, logged and counted. A 4xx would make the worker
-// forget the result, a 5xx makes it try again.
+// result may land on any instance, before and after a restart (package queue).
+// A result is answered 200 only once it is durable, and everything that a worker
+// may rightly post is answered 200, also what is late, stale or repeated: it is
+// dropped, logged and counted. A 4xx would make the worker forget the result, a
+// 5xx makes it try again.
 //
-// Reading order: routes.go, take.go (a job is handed out), bind.go and ping.go
-// (the worker has it), done.go and result.go (its end), stop.go (job-stop).
+// Reading order: routes.go, bind.go (which worker asks), take.go (a job is handed
+// out), hold.go (for how long a poll is held), ping.go (the worker has it), done.go
+// and result.go (its end), stop.go (job-stop).
 package gateway
 
 import (
