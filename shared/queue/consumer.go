@@ -166,6 +166,12 @@ func (c *Consumer) leave(s *puller) {
 	c.free = append(c.free, s)
 }
 
+// nudge asks the holder of a job, if it has one, to read its record.
+// It may be lost; the next heartbeat looks anyway.
+func (q *Queue) nudge(at record.Location, id job.ID) {
+	_ = q.nc.Publish(streams.Nudge(at.Endpoint, id), nil)
+}
+
 // onNudge makes the holder of a job read its record, and answers whether it
 // lives.
 func (c *Consumer) onNudge(m *nats.Msg) {

@@ -4,7 +4,8 @@
 //
 // Reading order: submit.go (a job arrives), consumer.go and claim.go (a worker
 // gets it), decide.go (what a delivery means, such as a lost worker), lease.go
-// (the worker's hold on it), move.go (the one place where a status changes), then
+// (the worker's hold on it), message.go (whether a sequence still names its queue
+// message, which goes last), move.go (the one place where a status changes), then
 // cancel.go, retry.go, purge.go, ttl.go and due.go, which are further triggers,
 // and wait.go, which wakes waiting requests. reader.go reads what is stored, and
 // read.go shows of it what has not expired.
