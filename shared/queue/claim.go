@@ -206,9 +206,9 @@ func (c *Consumer) act(ctx context.Context, m *received, msg, r *record.Record, 
 	case decideBegin:
 		return c.begin(ctx, m, msg)
 	case decideResume, decideAdopt, decideHandAgain:
-		return c.run(ctx, msg, r, r.Lost)
+		return c.pickUpAndLease(ctx, msg, r, r.Lost)
 	case decideTakeOver:
-		return c.run(ctx, msg, r, r.Lost+1)
+		return c.pickUpAndLease(ctx, msg, r, r.Lost+1)
 	case decideGiveUp:
 		_, err := c.q.move(ctx, c.at, r, job.Fail, func(n *record.Record) {
 			keepInput(n, msg)
@@ -274,7 +274,7 @@ func keepInput(r, msg *record.Record) {
 // between the delivery and the write may have created the record of a job that
 // ended and was forgotten: if its queue message is gone, the record expires.
 func (c *Consumer) begin(ctx context.Context, m *received, msg *record.Record) (*Lease, error) {
-	l, err := c.run(ctx, msg, msg, 0)
+	l, err := c.pickUpAndLease(ctx, msg, msg, 0)
 	if err != nil || m.fresh(time.Now(), c.e.Lease) {
 		return l, err
 	}
@@ -289,9 +289,9 @@ func (c *Consumer) begin(ctx context.Context, m *received, msg *record.Record) (
 	return l, nil
 }
 
-// run picks the attempt up: from is the record, or the queue message if there
-// is none yet.
-func (c *Consumer) run(ctx context.Context, msg, from *record.Record, lost int) (*Lease, error) {
+// pickUpAndLease picks the attempt up, and returns the lease of its run: from is the record, or
+// the queue message while no record exists.
+func (c *Consumer) pickUpAndLease(ctx context.Context, msg, from *record.Record, lost int) (*Lease, error) {
 	input := msg.Input
 	if msg.InputRef != nil {
 		var err error

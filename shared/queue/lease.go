@@ -34,7 +34,10 @@ type Lease struct {
 	changed  chan struct{}
 	ackTo    string // the subject that extends and ends the lease
 	given    string // the server start that gave it
-	far      bool   // other processes have a part in the run (remote.go)
+	// far: other processes have a part in the run (remote.go). So what a server gave is good on
+	// all nodes of its cluster (sameServer), each chunk is stored before Emit returns (output,
+	// not window), and end reads what only others may know (lookBack).
+	far bool
 	// extended is when the holder last said that it lives, in this process's
 	// time. Nil while it is not this process's affair.
 	extended atomic.Pointer[time.Time]
