@@ -158,6 +158,19 @@ func (q *Queue) CreateEndpoint(ctx context.Context, e endpoint.Endpoint) error {
 	return nil
 }
 
+// ApplyPause pauses the endpoint until its PausedUntil, or resumes it if that is not in the
+// future, as its record says. A paused endpoint hands out no jobs. Jobs are
+// accepted meanwhile, those that run go on, and cancel, ttl and timeout hold.
+// It may be repeated. It returns bus.ErrUnavailable.
+func (q *Queue) ApplyPause(ctx context.Context, e endpoint.Endpoint) error {
+	ctx, cancel := bus.Bounded(ctx)
+	defer cancel()
+	_, err := bus.UntilAnswered(ctx, func() (struct{}, error) {
+		return struct{}{}, bus.Unavailable(streams.ApplyPause(ctx, q.js, e, q.Now()))
+	})
+	return err
+}
+
 // Reach calls Config.Point, for packages that store beside the queue.
 func (q *Queue) Reach(p Point) {
 	if q.cfg.Point != nil {

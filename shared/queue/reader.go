@@ -201,6 +201,29 @@ func (rd reader) waitJobDurable(ctx context.Context, at record.Location, r *reco
 	return rd.bus.WaitDurable(ctx, streams.Records(at.Partition), r.Server)
 }
 
+// consumerInfo is what a class's consumer says of itself.
+type consumerInfo struct {
+	Delivered struct {
+		// Stream is the last message that was handed out for the first time.
+		Stream uint64 `json:"stream_seq"` //nolint:tagliatelle // the server's name
+	} `json:"delivered"`
+	// AckFloor is a message that no unacknowledged one comes before.
+	AckFloor struct {
+		Stream uint64 `json:"stream_seq"` //nolint:tagliatelle // as above
+	} `json:"ack_floor"` //nolint:tagliatelle // as above
+	// Pending counts those that come after the last delivered one, Out those that
+	// were delivered and are not acknowledged.
+	Pending int `json:"num_pending"`     //nolint:tagliatelle // as above
+	Out     int `json:"num_ack_pending"` //nolint:tagliatelle // as above
+}
+
+// consumer asks the consumer of a class about itself.
+func (rd reader) consumer(ctx context.Context, endpoint string, c job.Class) (info consumerInfo, err error) {
+	stream := streams.Jobs(endpoint)
+	err = rd.bus.Query(ctx, stream, bus.ConsumerInfo(stream, streams.Consumer(c)), nil, &info)
+	return info, err
+}
+
 // endpoint reads an endpoint as it is on record now. It returns endpoint.ErrNotFound
 // and bus.ErrUnavailable.
 func (rd reader) endpoint(ctx context.Context, id string) (e endpoint.Endpoint, err error) {
