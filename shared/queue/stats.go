@@ -54,9 +54,8 @@ type counted struct {
 	mu    sync.Mutex
 	asked time.Time
 	stats Stats
-	// byStatus is what Counts.ByStatus made of the stats that were asked for then.
-	byStatus ByStatus
-	of       time.Time
+	// byStatus is what Counts.ByStatus made of stats, nil before it has.
+	byStatus *ByStatus
 }
 
 func (c *statsCache) entry(endpoint string, now time.Time) *counted {
@@ -156,7 +155,7 @@ func (ct *Counts) since(ctx context.Context, e endpoint.Endpoint, since time.Tim
 	if err != nil {
 		return Stats{}, err
 	}
-	c.stats, c.asked = s, asked
+	c.stats, c.asked, c.byStatus = s, asked, nil
 	return s, nil
 }
 
@@ -179,8 +178,8 @@ func (ct *Counts) ByStatus(ctx context.Context, e endpoint.Endpoint, named int) 
 	c := ct.cache.entry(e.ID, time.Now())
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.of.Equal(c.asked) {
-		return c.byStatus, nil
+	if c.byStatus != nil {
+		return *c.byStatus, nil
 	}
 	s = c.stats
 	ctx, cancel := bus.Bounded(ctx)
@@ -195,8 +194,8 @@ func (ct *Counts) ByStatus(ctx context.Context, e endpoint.Endpoint, named int) 
 	}
 	s.Queued, s.QueuedLow = s.Queued+normal+low, s.QueuedLow+low
 	s.Running, s.RunningLow = s.Running-normal-low, s.RunningLow-low
-	c.byStatus, c.of = ByStatus{s, append(held, more...)}, c.asked
-	return c.byStatus, nil
+	c.byStatus = &ByStatus{s, append(held, more...)}
+	return *c.byStatus, nil
 }
 
 // OldestWait returns how long the first waiting job of a class has waited, 0 if
@@ -262,33 +261,44 @@ func (rd reader) consumers(ctx context.Context, endpoint string) (normal, low co
 	if low, err = rd.consumer(ctx, endpoint, job.LowPriority); err != nil {
 		return normal, low, err
 	}
+	ofNormal, ofLow, err := rd.uncounted(ctx, endpoint, normal, low)
+	normal.Pending += ofNormal
+	low.Pending += ofLow
+	return normal, low, err
+}
+
+// uncounted is how many jobs of each class wait that the consumers do not count.
+func (rd reader) uncounted(ctx context.Context, endpoint string, normal, low consumerInfo) (ofNormal, ofLow int, err error) {
 	// Asked last: what ends meanwhile is not taken for a job that waits.
 	all, err := rd.bus.StreamState(ctx, streams.Jobs(endpoint))
-	if errors.Is(err, bus.ErrNoMessage) {
-		err = nil // deleted meanwhile
+	if errors.Is(err, bus.ErrNoMessage) { // deleted meanwhile
+		return 0, 0, nil
+	}
+	if err != nil {
+		return 0, 0, err
 	}
 	beyond := int(all.Messages) - normal.Pending - normal.Out - low.Pending - low.Out
 	// A single server that stopped between an ack and the removal keeps messages up to the
 	// ack floor, and hands them out no more (docs/design/jetstream.md#f14); each goes
 	// before its record.
-	for c, info := range map[job.Class]consumerInfo{job.Normal: normal, job.LowPriority: low} {
-		if beyond <= 0 || err != nil {
-			return normal, low, err
+	for _, acked := range [...]struct {
+		class job.Class
+		floor uint64
+	}{{job.Normal, normal.AckFloor.Stream}, {job.LowPriority, low.AckFloor.Stream}} {
+		if beyond <= 0 {
+			return 0, 0, nil
 		}
-		var left int
-		left, err = rd.stored(ctx, endpoint, c, all.FirstSeq, info.AckFloor.Stream, beyond)
+		left, err := rd.stored(ctx, endpoint, acked.class, all.FirstSeq, acked.floor, beyond)
+		if err != nil {
+			return 0, 0, err
+		}
 		beyond -= left
 	}
-	beyond = max(0, beyond)
-	others := 0
-	if normal.Pending == 0 && beyond > 0 && err == nil {
-		var waiting int
-		waiting, err = rd.stored(ctx, endpoint, job.Normal, normal.Delivered.Stream+1, all.LastSeq, beyond)
-		others = beyond - waiting
+	if beyond <= 0 || normal.Pending > 0 {
+		return max(0, beyond), 0, nil
 	}
-	normal.Pending += beyond - others
-	low.Pending += others
-	return normal, low, err
+	waiting, err := rd.stored(ctx, endpoint, job.Normal, normal.Delivered.Stream+1, all.LastSeq, beyond)
+	return waiting, beyond - waiting, err
 }
 
 // stored counts, up to most, the messages of a class from first to last.
