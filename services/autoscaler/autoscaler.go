@@ -15,7 +15,8 @@
 // Of the leader are also: leader.go (its rounds), jobcount.go (a queue, as far as it is known),
 // orphans.go (jobs that no living worker names), rollout.go and canary.go (workers of another
 // version), failing.go (starts held up while jobs fail), budget.go (an endpoint that pauses
-// itself), faults.go (workers that misbehave), gpus.go (who gets GPUs, by package arbiter),
+// itself), faults.go (workers that misbehave), arbiter_input.go and gpus.go (who gets GPUs, by
+// package arbiter),
 // quarantine.go and supervise.go (GPUs that fail), reconciler.go (records whose worker, machine
 // or endpoint is gone) and steps.go (what workers did, in their logs).
 //

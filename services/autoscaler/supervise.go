@@ -4,10 +4,21 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"flightline/shared/placement"
 	"flightline/shared/pod"
 	"flightline/shared/registry"
+)
+
+const (
+	// absentProcess and absentDocker are how long the machine of a claim whose pod is over
+	// must be away until others release it: processes end with their autoscaler, containers
+	// go on.
+	absentProcess = 2 * time.Second
+	absentDocker  = 10 * time.Minute
+	// sweepInterval is the pause between two looks at claims where no endpoint needs a GPU.
+	sweepInterval = 10 * time.Second
 )
 
 // superviseGPUs looks after the GPUs of all machines: it quarantines those that fail and
@@ -113,4 +124,47 @@ func (l *leader) drains(ctx context.Context, p pod.Pod) bool {
 	}
 	token, err := l.registry.Tokens.Find(ctx, p.Endpoint, p.ID)
 	return err != nil || token.Draining
+}
+
+// sweepClaims releases the claims of machines that are gone, once their pods are over.
+// A machine that is there releases its own.
+func (l *leader) sweepClaims(ctx context.Context, v *view, machines []registry.Inventory, claims map[string]registry.GPUClaims) error {
+	there := map[string]bool{} // machines, and pods that run on one
+	for _, m := range machines {
+		there[m.ID] = true
+	}
+	for _, p := range v.pods {
+		if p.Status == pod.Running {
+			there[p.MachineID+" "+p.ID] = true
+		}
+	}
+	before := l.orphaned
+	l.orphaned = map[string]time.Time{}
+	for uuid, c := range claims {
+		for _, h := range c.Holders {
+			if there[h.Machine] || there[h.Machine+" "+h.Pod] {
+				continue
+			}
+			if err := l.sweepClaim(ctx, v.now, uuid, h, before); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// sweepClaim releases a claim without a pod and a machine, if that was so for long
+// enough. before has since when that is known.
+func (l *leader) sweepClaim(ctx context.Context, now time.Time, uuid string, h registry.GPUHolder, before map[string]time.Time) error {
+	key := h.Machine + " " + h.Pod + " " + uuid
+	absent := lasting(key, before, l.orphaned, now)
+	away := absentProcess
+	if h.Driver == pod.Docker {
+		away = absentDocker
+	}
+	if absent < away {
+		return nil
+	}
+	l.log.InfoContext(ctx, "GPU released, its machine is gone", "gpu", uuid, "pod", h.Pod, "machine", h.Machine)
+	return l.registry.GPUs.Release(ctx, uuid, h.Pod, h.Machine)
 }
