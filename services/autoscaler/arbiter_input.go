@@ -50,8 +50,8 @@ func (l *leader) arbiterInput(ctx context.Context, v *view) (arbiter.Input, erro
 
 // demand is what the endpoint asks for. Unless it was looked at in this round, that was decided
 // before the workers left that it is owed successors for: it asks for these at least.
-func (s *gpuState) demand(v *view, held []arbiter.Worker) arbiter.Demand {
-	has, owed, workers := countAlive(s.in.members), s.owed(v), s.out.start+len(s.wakes)
+func (s *postponed) demand(v *view, held []arbiter.Worker) arbiter.Demand {
+	has, owed, workers := countAlive(s.in.members), s.owed(v), s.unmet+len(s.wakes)
 	if !s.fresh {
 		workers = max(workers, owed)
 	}
@@ -63,7 +63,7 @@ func (s *gpuState) demand(v *view, held []arbiter.Worker) arbiter.Demand {
 }
 
 // owed is how many workers were replaced, have left, and are without a successor.
-func (s *gpuState) owed(v *view) int {
+func (s *postponed) owed(v *view) int {
 	owed := len(s.m.memory.replaced)
 	for _, p := range v.fleets[s.e.ID] {
 		if _, heard := v.worker(p); (heard || p.Status == pod.Running) && slices.Contains(s.m.memory.replaced, p.ID) {
@@ -126,7 +126,7 @@ func shareNow(p pod.Pod, claimed bool) int {
 }
 
 // describe says of the endpoint's workers what they do.
-func (s *gpuState) describe(found map[string]*arbiter.Worker, v *view) {
+func (s *postponed) describe(found map[string]*arbiter.Worker, v *view) {
 	members := slices.Clone(s.in.members)
 	rank := map[state]int{busy: 0, starting: 1, idle: 2, sleeping: 3, draining: 3, unhealthy: 3}
 	slices.SortStableFunc(members, func(a, b member) int { return rank[a.state] - rank[b.state] })

@@ -25,13 +25,15 @@ const (
 	maxUnknown = 30 * time.Second
 )
 
-// gpuState is what was decided about an endpoint whose workers need GPUs, before they
-// were given any.
-type gpuState struct {
+// postponed is a decision about an endpoint whose workers need GPUs. It waits until the arbiter
+// has given some, and stays then for what the endpoint still asks for.
+type postponed struct {
 	e   endpoint.Endpoint
 	m   *endpointState
 	in  fleetSample
 	out decision
+	// unmet is how many workers are still to be started: those of out, less those that got GPUs.
+	unmet int
 	// wakes are the workers to wake that must regain their GPUs first.
 	wakes []string
 	// fresh is true until it is settled.
@@ -42,7 +44,7 @@ type gpuState struct {
 
 // unknown reports whether no look at the endpoint has succeeded for maxUnknown: it asks for
 // no GPU then, and its workers keep theirs.
-func (s *gpuState) unknown(now time.Time) bool { return now.Sub(s.looked) >= maxUnknown }
+func (s *postponed) unknown(now time.Time) bool { return now.Sub(s.looked) >= maxUnknown }
 
 // postpone leaves a decision to the arbiter, and reports whether it needs to.
 func (l *leader) postpone(e endpoint.Endpoint, m *endpointState, in fleetSample, out decision) bool {
@@ -54,7 +56,7 @@ func (l *leader) postpone(e endpoint.Endpoint, m *endpointState, in fleetSample,
 		}
 		return false
 	}
-	s := &gpuState{e: e, m: m, in: in, out: out, fresh: true, looked: m.looked}
+	s := &postponed{e: e, m: m, in: in, out: out, unmet: out.start, fresh: true, looked: m.looked}
 	s.splitWakes()
 	l.gpus[e.ID] = s
 	return true
@@ -62,7 +64,7 @@ func (l *leader) postpone(e endpoint.Endpoint, m *endpointState, in fleetSample,
 
 // arbitrate gives the GPUs to those that ask for them, and settles what was postponed.
 func (l *leader) arbitrate(ctx context.Context, v *view) {
-	var fresh []*gpuState
+	var fresh []*postponed
 	for _, id := range slices.Sorted(maps.Keys(l.gpus)) {
 		if s := l.gpus[id]; s.fresh {
 			fresh = append(fresh, s)
@@ -80,19 +82,18 @@ func (l *leader) arbitrate(ctx context.Context, v *view) {
 	}
 	d := arbiter.Decide(in)
 	for _, s := range fresh {
-		left := s.grant(in, d, v.now)
+		s.grant(in, d, v.now)
 		s.yield(d, l.gpus)
 		s.out = replace(s.e, s.in.sample, s.out, v.now)
 		if err := l.settle(ctx, v, s.e, s.m, s.in, s.out); err != nil && ctx.Err() == nil {
 			l.log.WarnContext(ctx, "fleet not scaled, trying again", "endpoint", s.e.ID, "err", err)
 		}
-		s.fresh, s.out.start = false, left
+		s.fresh = false
 	}
 }
 
 // grant makes the decision start and wake what was given, and says why if that is nothing.
-// It returns how many are still to be started.
-func (s *gpuState) grant(in arbiter.Input, d arbiter.Decision, now time.Time) (left int) {
+func (s *postponed) grant(in arbiter.Input, d arbiter.Decision, now time.Time) {
 	asked := s.out.start + len(s.wakes)
 	woken := s.grantWakes(d)
 	s.in.placed = nil
@@ -112,11 +113,11 @@ func (s *gpuState) grant(in arbiter.Input, d arbiter.Decision, now time.Time) (l
 			s.out.reason, s.out.text = registry.ScalingNoGPU, waitText(s, in, wait, now)
 		}
 	}
-	return max(0, asked-s.out.start-woken-len(s.wakes))
+	s.unmet = max(0, asked-s.out.start-woken-len(s.wakes))
 }
 
 // yield makes the decision stop the workers that are to go, or put them to sleep.
-func (s *gpuState) yield(d arbiter.Decision, all map[string]*gpuState) {
+func (s *postponed) yield(d arbiter.Decision, all map[string]*postponed) {
 	asleep := 0
 	for _, y := range d.Yields {
 		if y.Endpoint != s.e.ID || slices.Contains(s.out.drain, y.Pod) || slices.Contains(s.out.sleep, y.Pod) {
@@ -144,7 +145,7 @@ func (s *gpuState) yield(d arbiter.Decision, all map[string]*gpuState) {
 }
 
 // waitText says what was looked for, what there is, who holds it and until when.
-func waitText(s *gpuState, in arbiter.Input, w arbiter.Wait, now time.Time) string {
+func waitText(s *postponed, in arbiter.Input, w arbiter.Wait, now time.Time) string {
 	r := requestOf(s.in)
 	there, possible := placement.Refusal(r, in.Devices)
 	text := fmt.Sprintf("a worker needs %s; %s", r, there)

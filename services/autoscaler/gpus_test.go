@@ -232,7 +232,7 @@ func TestAWorkerYieldsByItsRecord(t *testing.T) {
 		"started again since its wake": {with(started, func(p *pod.Pod) { p.Sleep.Took = time.Second }), busy, 61 * time.Second, time.Second, time.Minute, 179 * time.Second},
 	} {
 		now := at(tc.after)
-		s := &gpuState{e: ep(), looked: now, in: fleetSample{sample: sample{members: []member{{id: "a-0-1", state: tc.state, rested: time.Minute}}}}}
+		s := &postponed{e: ep(), looked: now, in: fleetSample{sample: sample{members: []member{{id: "a-0-1", state: tc.state, rested: time.Minute}}}}}
 		w := &arbiter.Worker{Pod: "a-0-1", Endpoint: "a", Machine: "m", Devices: []string{"g"}, Share: pod.WholeGPU, Held: now.Sub(noon)}
 		tc.p.Endpoint = s.e.ID
 		s.describe(map[string]*arbiter.Worker{w.Pod: w}, &view{now: now, pods: []pod.Pod{tc.p}})
@@ -253,7 +253,7 @@ func TestAWorkerYieldsByItsRecord(t *testing.T) {
 // taken for empty, and none of its workers yields.
 func TestAnEndpointThatCannotBeLookedAtAsksForNoGPU(t *testing.T) {
 	s := newEnv(t)
-	l := &leader{Service: &Service{registry: s.registry}, gpus: map[string]*gpuState{}}
+	l := &leader{Service: &Service{registry: s.registry}, gpus: map[string]*postponed{}}
 	m := &endpointState{looked: noon}
 	in := fleetSample{spec: pod.Spec{GPUs: 1}, sample: sample{queued: 1, members: []member{{id: "a-0-1", state: idle, rested: time.Hour}}}}
 	l.postpone(ep(), m, in, decision{start: 1, wanted: 2})
@@ -274,7 +274,7 @@ func TestAnEndpointThatCannotBeLookedAtAsksForNoGPU(t *testing.T) {
 // The number of workers that are wanted is of those that are awake.
 func TestAWorkerThatYieldsIsWantedNoMore(t *testing.T) {
 	for pod, want := range map[string]int{"awake": 1, "asleep": 2} {
-		s := gpuState{e: endpoint.Endpoint{ID: "a"}, out: decision{wanted: 2}, in: fleetSample{sample: sample{members: []member{
+		s := postponed{e: endpoint.Endpoint{ID: "a"}, out: decision{wanted: 2}, in: fleetSample{sample: sample{members: []member{
 			{id: "awake", state: idle}, {id: "other", state: busy}, {id: "asleep", state: sleeping},
 		}}}}
 		s.yield(arbiter.Decision{Yields: []arbiter.Yield{{Pod: pod, Endpoint: "a", For: "b"}, {Pod: "x", Endpoint: "b", For: "a"}}}, nil)

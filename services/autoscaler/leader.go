@@ -39,7 +39,7 @@ type leader struct {
 
 	gpuMu sync.Mutex
 	// gpus are the endpoints whose workers need GPUs.
-	gpus map[string]*gpuState
+	gpus map[string]*postponed
 	// swept is when claims were last looked at, orphaned since when which have no pod.
 	swept    time.Time
 	orphaned map[string]time.Time
@@ -109,7 +109,7 @@ func (s *Service) lead(ctx context.Context) error {
 
 // forget begins the term again.
 func (l *leader) forget() {
-	l.endpoints, l.gpus, l.reconciler, l.known = map[string]*endpointState{}, map[string]*gpuState{}, newReconciler(l.Service), background{}
+	l.endpoints, l.gpus, l.reconciler, l.known = map[string]*endpointState{}, map[string]*postponed{}, newReconciler(l.Service), background{}
 	l.lastReconciled, l.swept, l.orphaned, l.probes = time.Time{}, time.Time{}, nil, nil
 }
 

@@ -213,7 +213,7 @@ func TestARolloutGoesOnWithoutALostGPU(t *testing.T) {
 		"it is coming":   {stale(crew(time.Hour, idle)), true, nil},
 		"it is not left": {append(stale(crew(time.Hour, idle)), member{id: "former", state: draining}), false, nil},
 	} {
-		s := gpuState{
+		s := postponed{
 			e: ep(bounds(2, 2)), m: &endpointState{memory: memory{replaced: []string{"former"}}},
 			in: fleetSample{sample: sample{machines: 1, members: test.members}}, out: decision{start: 1, wanted: 2},
 		}
@@ -243,9 +243,9 @@ func TestADemandSaysHowManyAreSuccessors(t *testing.T) {
 		"none is to start":         {0, true, 0},
 		"it was not looked at now": {0, false, 2},
 	} {
-		s := gpuState{
+		s := postponed{
 			e: ep(bounds(2, 9)), m: &endpointState{memory: memory{replaced: replaced}}, fresh: test.fresh,
-			in: fleetSample{sample: sample{machines: 1, members: crew(time.Hour, idle)}}, out: decision{start: test.start},
+			in: fleetSample{sample: sample{machines: 1, members: crew(time.Hour, idle)}}, unmet: test.start,
 		}
 		if d := s.demand(v, nil); d.Workers != test.workers || d.Replaces != 2 || d.Kept != 1 {
 			t.Errorf("%s: got %+v, want %d of which 2 replace and 1 is kept", name, d, test.workers)
@@ -258,7 +258,7 @@ func TestWithoutAGPUSuccessorsAreStillOwed(t *testing.T) {
 	members := crew(time.Hour, idle)
 	members[0].bad, members[0].stale = true, true
 	in := fleetSample{sample: sample{machines: 1, members: members}}
-	s := gpuState{e: ep(bounds(2, 2)), m: &endpointState{}, in: in, out: decide(ep(bounds(2, 2)), in.sample, memory{}, noon)}
+	s := postponed{e: ep(bounds(2, 2)), m: &endpointState{}, in: in, out: decide(ep(bounds(2, 2)), in.sample, memory{}, noon)}
 	s.grant(arbiter.Input{}, arbiter.Decision{}, noon)
 	if got := s.out; !slices.Equal(got.drain, []string{"w0"}) || !slices.Equal(got.memory.replaced, got.drain) || got.reason != registry.ScalingReplace {
 		t.Errorf("got %+v, want w0 replaced", got)

@@ -50,7 +50,7 @@ func withFreedGPUs(w member, e endpoint.Endpoint, p pod.Pod, claims map[string]r
 
 // splitWakes takes those of the workers to wake out of the decision that must regain their
 // GPUs first.
-func (s *gpuState) splitWakes() {
+func (s *postponed) splitWakes() {
 	s.wakes = nil
 	var at []string
 	for _, id := range s.out.wake {
@@ -65,7 +65,7 @@ func (s *gpuState) splitWakes() {
 
 // sleepers are the workers of the endpoint that sleep, have given back a part of their
 // GPUs, and may be woken; those first that fell asleep last.
-func (s *gpuState) sleepers(held []arbiter.Worker) []arbiter.Sleeper {
+func (s *postponed) sleepers(held []arbiter.Worker) []arbiter.Sleeper {
 	small := slices.DeleteFunc(pick(s.in.members, sleeping), func(w member) bool { return !w.small || !w.mayWake() })
 	share := placement.RequestOf(s.in.spec).Share
 	var all []arbiter.Sleeper
@@ -80,7 +80,7 @@ func (s *gpuState) sleepers(held []arbiter.Worker) []arbiter.Sleeper {
 
 // grantWakes makes the decision wake the workers that regain their GPUs, and returns how
 // many those are. What is left to wake stays in s.wakes.
-func (s *gpuState) grantWakes(d arbiter.Decision) int {
+func (s *postponed) grantWakes(d arbiter.Decision) int {
 	n := 0
 	for _, w := range d.Wakes {
 		if w.Endpoint == s.e.ID {
@@ -93,7 +93,7 @@ func (s *gpuState) grantWakes(d arbiter.Decision) int {
 }
 
 // describeSleep says of a worker what it gives back and keeps when it sleeps.
-func (s *gpuState) describeSleep(w *arbiter.Worker, x member) {
+func (s *postponed) describeSleep(w *arbiter.Worker, x member) {
 	switch {
 	case x.frees == 0:
 	case x.state == sleeping && x.small:
