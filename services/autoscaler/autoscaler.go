@@ -8,17 +8,17 @@
 // memory, and the id of a new pod follows from what is there, so that two
 // instances that both believe to lead start no worker twice.
 //
-// Reading order: sample.go (what is), decide.go (how many workers there should
-// be, a pure function), apply.go (the records), then agent.go, which makes the
-// machine what the records say.
+// Reading order: sample.go (what is), members.go (the workers of a fleet), decide.go
+// (how many workers there should be, a pure function), apply.go (the records), then
+// agent.go, which makes the machine what the records say.
 //
-// Of the leader are also: leader.go (its rounds), jobcount.go (a queue, as far as it is known),
-// orphans.go (jobs that no living worker names), rollout.go and canary.go (workers of another
-// version), failing.go (starts held up while jobs fail), budget.go (an endpoint that pauses
-// itself), faults.go (workers that misbehave), arbiter_input.go and gpus.go (who gets GPUs, by
-// package arbiter),
-// quarantine.go and supervise.go (GPUs that fail), reconciler.go (records whose worker, machine
-// or endpoint is gone) and steps.go (what workers did, in their logs).
+// Of the leader are also: leader.go (its rounds), jobcount.go (a queue, as far as it is
+// known), orphans.go (jobs that no living worker names), rollout.go and canary.go (workers
+// of another version), failing.go (starts held up while jobs or starts fail), budget.go (an
+// endpoint that pauses itself), faults.go (workers that misbehave), arbiter_input.go and
+// gpus.go (who gets GPUs, by package arbiter), quarantine.go and supervise.go (GPUs that
+// fail), reconciler.go (records whose worker, machine or endpoint is gone) and steps.go
+// (what workers did, in their logs).
 //
 // Of an agent are: phases.go (how far a start is), ended.go (pods that ended by themselves),
 // drainer.go (pods that are ended), claims.go and inventory.go (the GPUs of the machine),

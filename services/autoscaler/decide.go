@@ -7,52 +7,8 @@ import (
 	"time"
 
 	"flightline/shared/endpoint"
-	"flightline/shared/job"
-	"flightline/shared/pod"
 	"flightline/shared/registry"
-	"flightline/shared/retry"
 )
-
-// state is what a worker of the fleet does.
-type state int
-
-const (
-	// starting workers have not been heard of yet.
-	starting state = iota
-	idle
-	busy
-	// unhealthy workers said so; they are about to be ended.
-	unhealthy
-	// draining workers get no more jobs.
-	draining
-	// sleeping workers take no jobs until they are woken; those that wake are starting.
-	sleeping
-)
-
-// member is a worker of the fleet.
-type member struct {
-	id    string
-	state state
-	since time.Time // in this state
-	// rested is how long an idle one is known to have had no job.
-	rested time.Duration
-	jobs   int // that it says it holds
-	// stale means that it was started from what the endpoint no longer says.
-	stale bool
-	// locked ones are neither drained nor stopped.
-	locked bool
-	// fault says why it is to be replaced though it was started from what holds, "" if it is not.
-	fault string
-	// sleeps means that it can be put to sleep, asked that it was asked to.
-	sleeps, asked bool
-	// frees is what it gives back of each of its GPUs while it sleeps, in hundredths: 0 if it
-	// cannot sleep or keeps all. small ones have done so; taken ones cannot wake now, since
-	// others have what they gave back.
-	frees        int
-	small, taken bool
-	// canary ones try a new version, bad ones have a version that was rolled back.
-	canary, bad bool
-}
 
 // sample is what is known of an endpoint now.
 type sample struct {
@@ -260,14 +216,6 @@ func grow(e endpoint.Endpoint, s sample, v decision, n need, missing int, now ti
 	return v
 }
 
-// failedText says that workers failed at their start, so many since one did not.
-func failedText(n int) string {
-	if n == 1 {
-		return "a worker failed"
-	}
-	return fmt.Sprintf("workers failed %d times in a row", n)
-}
-
 // shrink stops workers that were idle for long enough, or puts them to sleep, down to target.
 // Above workersMax those that start go first: they hold no job, and may load for long.
 func shrink(e endpoint.Endpoint, s sample, v decision, target int, now time.Time) decision {
@@ -305,99 +253,6 @@ func shrink(e endpoint.Endpoint, s sample, v decision, target int, now time.Time
 		return v
 	}
 	return sleepInstead(e, s, v)
-}
-
-// startBackoff is the pause after failed starts in a row.
-var startBackoff = retry.Backoff{First: time.Second, Max: 5 * time.Minute}
-
-// proven is how long a worker must have run, besides having been ready, so that its end is
-// no failed start, and those before it are forgotten.
-const proven = time.Minute
-
-// provenAt is when the worker is proven if it goes on, in its last start; the zero time if
-// it was not started, or not ready yet. A model may take minutes to load, and fail then.
-// A worker that restarts itself after each job may never run for so long: its job proves it.
-func provenAt(p pod.Pod) time.Time {
-	switch at := p.Started.Add(proven); {
-	case !p.Refreshed.IsZero():
-		return p.Refreshed
-	case p.Started.IsZero():
-		return time.Time{}
-	case p.Phases.Begun().IsZero(): // how its start went was not noted
-		return at
-	case p.Phases.Ready.IsZero():
-		return time.Time{}
-	default:
-		return job.Later(at, p.Phases.Ready)
-	}
-}
-
-// vanished is the last change of a pod when the autoscaler of its machine ended
-// without a word.
-const vanished = "the autoscaler that ran it is gone"
-
-// streak counts the workers in a row that ended soon after their start or before they were
-// ready, and returns the last of them. A worker that is proven ends the row,
-// whether it still runs or not, and so does a drained worker that had been ready: most end
-// so within a minute, as idle. A worker that was asked to end does not count, nor
-// one whose machine vanished.
-func streak(pods []pod.Pod, now time.Time) (failures int, last pod.Pod) {
-	ended := slices.DeleteFunc(slices.Clone(pods), func(p pod.Pod) bool {
-		return !p.Failed() || p.Change == vanished
-	})
-	slices.SortFunc(ended, func(a, b pod.Pod) int {
-		return cmp.Or(b.Changed.Compare(a.Changed), cmp.Compare(b.ID, a.ID))
-	})
-	var better time.Time // the last time that one was proven
-	for _, p := range pods {
-		switch at := provenAt(p); {
-		case p.Status == pod.Running && !now.Before(at), p.Change == endedWithUs && !p.Changed.Before(at):
-			better = job.Later(better, at)
-		case p.Status != pod.Running:
-			better = job.Later(better, workedAt(p, now))
-		}
-	}
-	for _, p := range ended {
-		at := provenAt(p)
-		if !at.IsZero() && !p.Changed.Before(at) || p.Changed.Before(better) {
-			break
-		}
-		if failures++; failures == 1 {
-			last = p
-		}
-	}
-	return failures, last
-}
-
-func pick(all []member, states ...state) []member {
-	var some []member
-	for _, w := range all {
-		if slices.Contains(states, w.state) {
-			some = append(some, w)
-		}
-	}
-	return some
-}
-
-func count(all []member, states ...state) int { return len(pick(all, states...)) }
-
-// alive reports whether the worker takes jobs, or will once it has started.
-func (w member) alive() bool { return w.state == starting || w.state == idle || w.state == busy }
-
-func countAlive(all []member) int { return count(all, starting, idle, busy) }
-
-// jobs is how many the members say they hold.
-func jobs(all []member) int {
-	n := 0
-	for _, w := range all {
-		n += w.jobs
-	}
-	return n
-}
-
-// withJobs is how many of the workers hold jobs.
-func withJobs(all []member) int {
-	return len(slices.DeleteFunc(slices.Clone(all), func(w member) bool { return w.jobs == 0 }))
 }
 
 // explainPause says that the endpoint is paused, where there is no other reason.

@@ -1,14 +1,18 @@
 package autoscaler
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"flightline/shared/endpoint"
 	"flightline/shared/events"
 	"flightline/shared/job"
+	"flightline/shared/pod"
 	"flightline/shared/registry"
+	"flightline/shared/retry"
 	"flightline/shared/stats"
 )
 
@@ -114,4 +118,74 @@ func boundFailing(e endpoint.Endpoint, s sample, v decision, n need) decision {
 		v.text = fmt.Sprintf("the last %s failed on %s for one cause, more workers are started when a job succeeds: %s", counted(s.failing.jobs, "job"), counted(s.failing.workers, "worker"), s.failing.cause)
 	}
 	return v
+}
+
+// startBackoff is the pause after failed starts in a row.
+var startBackoff = retry.Backoff{First: time.Second, Max: 5 * time.Minute}
+
+// proven is how long a worker must have run, besides having been ready, so that its end is
+// no failed start, and those before it are forgotten.
+const proven = time.Minute
+
+// provenAt is when the worker is proven if it goes on, in its last start; the zero time if
+// it was not started, or not ready yet. A model may take minutes to load, and fail then.
+// A worker that restarts itself after each job may never run for so long: its job proves it.
+func provenAt(p pod.Pod) time.Time {
+	switch at := p.Started.Add(proven); {
+	case !p.Refreshed.IsZero():
+		return p.Refreshed
+	case p.Started.IsZero():
+		return time.Time{}
+	case p.Phases.Begun().IsZero(): // how its start went was not noted
+		return at
+	case p.Phases.Ready.IsZero():
+		return time.Time{}
+	default:
+		return job.Later(at, p.Phases.Ready)
+	}
+}
+
+// vanished is the last change of a pod when the autoscaler of its machine ended
+// without a word.
+const vanished = "the autoscaler that ran it is gone"
+
+// streak counts the workers in a row that ended soon after their start or before they were
+// ready, and returns the last of them. A worker that is proven ends the row,
+// whether it still runs or not, and so does a drained worker that had been ready: most end
+// so within a minute, as idle. A worker that was asked to end does not count, nor
+// one whose machine vanished.
+func streak(pods []pod.Pod, now time.Time) (failures int, last pod.Pod) {
+	ended := slices.DeleteFunc(slices.Clone(pods), func(p pod.Pod) bool {
+		return !p.Failed() || p.Change == vanished
+	})
+	slices.SortFunc(ended, func(a, b pod.Pod) int {
+		return cmp.Or(b.Changed.Compare(a.Changed), cmp.Compare(b.ID, a.ID))
+	})
+	var better time.Time // the last time that one was proven
+	for _, p := range pods {
+		switch at := provenAt(p); {
+		case p.Status == pod.Running && !now.Before(at), p.Change == endedWithUs && !p.Changed.Before(at):
+			better = job.Later(better, at)
+		case p.Status != pod.Running:
+			better = job.Later(better, workedAt(p, now))
+		}
+	}
+	for _, p := range ended {
+		at := provenAt(p)
+		if !at.IsZero() && !p.Changed.Before(at) || p.Changed.Before(better) {
+			break
+		}
+		if failures++; failures == 1 {
+			last = p
+		}
+	}
+	return failures, last
+}
+
+// failedText says that workers failed at their start, so many since one did not.
+func failedText(n int) string {
+	if n == 1 {
+		return "a worker failed"
+	}
+	return fmt.Sprintf("workers failed %d times in a row", n)
 }

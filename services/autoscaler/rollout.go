@@ -63,22 +63,6 @@ func unreplaced(e endpoint.Endpoint, s sample, m memory, alive int, now time.Tim
 	return m.replaced
 }
 
-// leavers are the replaced workers that have not left, but for those that still look alive.
-func leavers(s sample, replaced []string) []member {
-	return slices.DeleteFunc(pick(s.members, draining, unhealthy), func(w member) bool { return !slices.Contains(replaced, w.id) })
-}
-
-// countPresent is how many of the workers have not left.
-func countPresent(s sample, ids []string) int {
-	n := 0
-	for _, id := range ids {
-		if slices.Contains(s.leaving, id) || slices.ContainsFunc(s.members, func(w member) bool { return w.id == id }) {
-			n++
-		}
-	}
-	return n
-}
-
 // leavingOf are the workers that are to be gone and are still heard of: their agent
 // has not stopped them yet, or a moment ago.
 func leavingOf(v *view, pods []pod.Pod) []string {
