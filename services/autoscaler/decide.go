@@ -172,18 +172,17 @@ func jobsWait(n int) string {
 
 // grow starts workers, unless something is in the way.
 func grow(e endpoint.Endpoint, s sample, v decision, n need, missing int, now time.Time) decision {
+	if e.Paused(now) {
+		v.reason, v.text = registry.ScalingPaused, pauseText(e)
+		return v
+	}
 	v.wanted += missing
-	v.start = missing
 	v.reason, v.text = n.why(e, v.wanted)
 	held := countPresent(s, v.memory.replaced)
 	room := max(0, min(roomToStart(e, s), missing-held))
-	v.start = min(v.start, room)
+	v.start = room
 	wait := startBackoff.Delay(s.failures)
 	switch {
-	case e.Paused(now):
-		v.wanted -= missing
-		v.start, v.reason, v.text = 0, registry.ScalingPaused, pauseText(e)
-		return v
 	case s.invalid != "":
 		v.start, v.reason, v.text = 0, registry.ScalingInvalid, s.invalid
 	case s.machines == 0:
