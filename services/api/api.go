@@ -37,6 +37,7 @@ import (
 	"flightline/shared/ratelimit"
 	"flightline/shared/registry"
 	"flightline/shared/web"
+	"flightline/streams"
 )
 
 // Config is what may differ between instances. The zero value is good.
@@ -56,7 +57,7 @@ type Config struct {
 }
 
 // instanceRole is what instances of this service announce.
-const instanceRole = "api"
+const instanceRole = string(streams.RoleAPI)
 
 // Deps are what the service stands on. Their Run methods are the caller's to run.
 type Deps struct {

@@ -40,13 +40,13 @@ import (
 
 // The roles that can be served.
 const (
-	roleAPI        = "api"
-	roleControl    = "control"
-	roleGateway    = "gateway"
-	roleRecorder   = "recorder"
-	roleWebhook    = "webhook"
-	roleAutoscaler = "autoscaler"
-	roleConsole    = "console"
+	roleAPI        = string(streams.RoleAPI)
+	roleControl    = string(streams.RoleControl)
+	roleGateway    = string(streams.RoleGateway)
+	roleRecorder   = string(streams.RoleRecorder)
+	roleWebhook    = string(streams.RoleWebhook)
+	roleAutoscaler = string(streams.RoleAutoscaler)
+	roleConsole    = string(streams.RoleConsole)
 	roleAll        = "all"
 )
 

@@ -30,6 +30,7 @@ import (
 	"flightline/shared/queue"
 	"flightline/shared/registry"
 	"flightline/shared/telemetry"
+	"flightline/streams"
 )
 
 // Config is what may differ between instances. The zero value is good.
@@ -62,7 +63,7 @@ const (
 
 	defaultLeftLeases = 3
 	// instanceRole is what instances of this service announce.
-	instanceRole = "gateway"
+	instanceRole = string(streams.RoleGateway)
 )
 
 // Deps are what the service stands on. Their Run methods are the caller's to run.
