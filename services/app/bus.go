@@ -20,6 +20,7 @@ import (
 	"flightline/shared/bus/barrier"
 	"flightline/shared/bus/embedded"
 	"flightline/shared/process"
+	"flightline/shared/storehealth"
 	"flightline/shared/tlsconfig"
 	"flightline/streams"
 )
@@ -117,6 +118,14 @@ func (b *busServer) durable() barrier.Func {
 		return nil
 	}
 	return b.server.Barrier().Sync
+}
+
+// own is this server as a plan knows it.
+func (b *busServer) own(store string) *ownNATS {
+	return &ownNATS{
+		store: store, checkPlace: b.server.CheckPlace, sync: b.sync,
+		failed: func() []storehealth.Failure { return unsynced(b.server.Barrier()) },
+	}
 }
 
 // serveBarrier lets the writers of other processes wait there too, or answers

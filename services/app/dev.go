@@ -15,7 +15,6 @@ import (
 	"flightline/services/cli"
 	"flightline/shared/process"
 	"flightline/shared/ratelimit"
-	"flightline/shared/storehealth"
 	"flightline/shared/telemetry"
 )
 
@@ -56,6 +55,21 @@ func (c Config) check() (ratelimit.Table, error) {
 	return limitsOf(c.Limits)
 }
 
+// completePlan is p with what the settings, the data folder, its NATS and the listeners say.
+func (c Config) completePlan(p plan, d *dataDir, b *busServer, open *listeners) plan {
+	p.roles, p.logs, p.streamFormat, p.catalog = roles(), c.LogSizes, c.StreamFormat, c.Catalog
+	p.nc, p.own, p.durable = b.nc, b.own(filepath.Join(c.Data, storeDir)), b.durable()
+	p.adminKey, p.replaceKey = d.APIKey, d.replaceKey
+	p.listener, p.hosts = open.requests, c.hosts(open.requests)
+	p.metricsAt, p.metricsHosts = open.scrapes, c.hosts(open.scrapes)
+	p.webhooks = loopbackWebhooks(open.url())
+	p.console = consolePlan{
+		url: open.url(), control: open.url(), ca: d.TLSCert, secure: open.shown != nil,
+		hosts: p.hosts, traceURL: c.TraceURL,
+	}
+	return p
+}
+
 // Run runs everything until ctx ends or a part fails. What people should know
 // goes to out. A nil tracer makes no traces.
 func Run(ctx context.Context, cfg Config, version string, out io.Writer, log *slog.Logger, tracer *telemetry.Tracer) (err error) {
@@ -86,13 +100,8 @@ func Run(ctx context.Context, cfg Config, version string, out io.Writer, log *sl
 		return err
 	}
 	defer fleet.close(context.WithoutCancel(ctx)) //nolint:errcheck // the role has closed them, unless we failed before
-	n, err := assemble(ctx, plan{
-		console: consolePlan{url: open.url(), control: open.url(), ca: d.TLSCert, secure: shown != nil, hosts: cfg.hosts(open.requests), traceURL: cfg.TraceURL},
-		nc:      b.nc, listener: open.requests, metricsAt: open.scrapes, roles: roles(), logs: cfg.LogSizes, adminKey: d.APIKey, replaceKey: d.replaceKey,
-		webhooks: loopbackWebhooks(open.url()), durable: b.durable(), restarts: true, place: b.server.CheckPlace, store: filepath.Join(cfg.Data, storeDir), alsoFailed: func() []storehealth.Failure { return unsynced(b.server.Barrier()) }, limits: limits, streamFormat: cfg.StreamFormat, catalog: cfg.Catalog, fleets: fleet,
-		hosts: cfg.hosts(open.requests), metricsHosts: cfg.hosts(open.scrapes),
-		version: version, dev: d.Running, log: log, tracer: tracer,
-	})
+	n, err := assemble(ctx, cfg.completePlan(
+		plan{limits: limits, fleets: fleet, version: version, log: log, tracer: tracer}, d, b, open))
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,6 @@ import (
 
 	"flightline/services/admin"
 	"flightline/services/api"
-	"flightline/services/cli"
 	"flightline/services/console"
 	"flightline/services/control"
 	"flightline/services/gateway"
@@ -83,21 +82,12 @@ type plan struct {
 	streamFormat string
 	// catalog is the path of the file of prices and places, "" for none.
 	catalog string
-	// alsoFailed are streams that refuse writes for a reason NATS does not know,
-	// nil for none.
-	alsoFailed func() []storehealth.Failure
-	// store is the folder of the store of this process's NATS, "" for one elsewhere.
-	store string
-	// place returns an error if that folder is no longer there, nil for one elsewhere.
-	place func() error
-	// restarts says that this process restarts NATS when a stream refuses writes.
-	restarts bool
+	// own is this process's NATS, nil for one elsewhere.
+	own *ownNATS
 	// durable is where writers wait, nil if the server's setting decides.
 	durable barrier.Func
 	// version is what health reports.
 	version string
-	// dev says how this process's NATS has writes on its disk, the zero value for one elsewhere.
-	dev cli.Running
 	// drainDelay is how long it serves on after it said that it stops.
 	drainDelay time.Duration
 	// metricsAt is where metrics are scraped, nil for nowhere.
@@ -108,6 +98,17 @@ type plan struct {
 	log                 *slog.Logger
 	// tracer makes spans, nil makes none.
 	tracer *telemetry.Tracer
+}
+
+// ownNATS is the NATS that a process runs itself: it restarts it when a stream refuses writes.
+type ownNATS struct {
+	// store is the folder of its store, checkPlace returns an error if that is no longer there.
+	store      string
+	checkPlace func() error
+	// failed are streams that refuse writes for a reason NATS does not know.
+	failed func() []storehealth.Failure
+	// sync is when a write is on its disk: always, group or interval.
+	sync string
 }
 
 // node is the roles of one process, ready to run.
@@ -309,7 +310,7 @@ func (n *node) serve(p plan, js jetstream.JetStream) error {
 		}
 		s.Routes(app)
 		n.parts = append(n.parts, process.Part{Name: roleControl, Run: s.Run})
-		if !p.restarts { // else the server read its files itself
+		if p.own == nil { // else the server read its files itself
 			n.parts = append(n.parts, p.verify(js, n.registry))
 		}
 	}

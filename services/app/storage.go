@@ -36,7 +36,11 @@ func monitorOf(p plan) *storehealth.Monitor {
 		}
 	}
 	slices.Sort(written)
-	return storehealth.NewMonitor(storehealth.Config{NC: p.nc, Streams: slices.Compact(written), More: p.alsoFailed, Log: p.log})
+	cfg := storehealth.Config{NC: p.nc, Streams: slices.Compact(written), Log: p.log}
+	if p.own != nil {
+		cfg.More = p.own.failed
+	}
+	return storehealth.NewMonitor(cfg)
 }
 
 // observer reports to the metrics what the queue did, and to the monitor of writes that
@@ -50,14 +54,14 @@ func (n *node) observer(r *metrics.Registry) queue.Observer {
 
 // takesWrites is the check of readiness.
 func (n *node) takesWrites(p plan) error {
-	if p.place != nil && p.place() != nil {
+	if p.own != nil && p.own.checkPlace() != nil {
 		return web.ShownError("the data folder was removed or replaced since the start; put it back before you stop")
 	}
 	summary := storehealth.Summary(n.storage.Failed())
 	switch {
 	case summary == "":
 		return nil
-	case p.restarts:
+	case p.own != nil:
 		return web.ShownError(summary + "; NATS is restarted once the data folder takes writes")
 	}
 	return web.ShownError(summary + "; restart NATS once its disk takes writes")
@@ -273,8 +277,8 @@ func spaceOf(t jetstream.Tier) storehealth.Space {
 // spaceMonitor watches the space of the plan's NATS.
 func (p plan) spaceMonitor(js jetstream.JetStream) *storehealth.SpaceMonitor {
 	cfg := storehealth.SpaceConfig{Look: accountSpace(js), Interval: accountInterval, Log: p.log}
-	if p.store != "" {
-		cfg.Look, cfg.Interval = diskSpace(p.store), diskInterval
+	if p.own != nil {
+		cfg.Look, cfg.Interval = diskSpace(p.own.store), diskInterval
 	}
 	return storehealth.NewSpaceMonitor(cfg)
 }

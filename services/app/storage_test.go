@@ -105,11 +105,12 @@ func TestRestartsAreBoundedInRate(t *testing.T) {
 }
 
 func TestReadinessSaysWhatToDo(t *testing.T) {
+	there := func() error { return nil }
 	removed := func() error { return errors.New("/path was removed") }
 	for want, p := range map[string]plan{
-		"1 stream refuses writes (no space left on device); NATS is restarted once the data folder takes writes": {restarts: true},
+		"1 stream refuses writes (no space left on device); NATS is restarted once the data folder takes writes": {own: &ownNATS{checkPlace: there}},
 		"1 stream refuses writes (no space left on device); restart NATS once its disk takes writes":             {},
-		"the data folder was removed or replaced since the start; put it back before you stop":                   {restarts: true, place: removed},
+		"the data folder was removed or replaced since the start; put it back before you stop":                   {own: &ownNATS{checkPlace: removed}},
 	} {
 		n := &node{storage: storehealth.NewMonitor(storehealth.Config{More: func() []storehealth.Failure {
 			return []storehealth.Failure{{Stream: "JOBS_secret", Reason: "write /path: no space left on device"}}

@@ -15,7 +15,7 @@ import (
 // inspector answers how the installation is, by the plan's settings.
 func (p plan) inspector(n *node) (*admin.Inspector, error) {
 	cfg := admin.InspectorConfig{
-		Doctor: admin.DoctorConfig{Streams: p.streams(), Sync: p.dev.Sync, Log: p.log},
+		Doctor: admin.DoctorConfig{Streams: p.streams(), Log: p.log},
 		Endpoints: func(ctx context.Context) ([]endpoint.Endpoint, error) {
 			endpoints, err := n.registry.Endpoints.Known(ctx)
 			if err != nil {
@@ -26,8 +26,8 @@ func (p plan) inspector(n *node) (*admin.Inspector, error) {
 		},
 		Failed: n.storage.Failed,
 	}
-	if p.store != "" {
-		cfg.Disk = diskSpace(p.store)
+	if p.own != nil {
+		cfg.Doctor.Sync, cfg.Disk = p.own.sync, diskSpace(p.own.store)
 	}
 	return admin.NewInspector(p.nc, cfg)
 }
