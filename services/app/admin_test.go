@@ -72,7 +72,7 @@ func TestAKeyWithFewerScopesDoesNotBecomeTheAdministrators(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = admit(t.Context(), reg, plain)
+	err = putAdminKey(t.Context(), reg, plain)
 	if _, usage := errors.AsType[*cli.UsageError](err); !usage || !strings.Contains(err.Error(), key.ID) || strings.Contains(err.Error(), plain) {
 		t.Errorf("got %v, want a UsageError with the key's id", err)
 	}
@@ -80,7 +80,7 @@ func TestAKeyWithFewerScopesDoesNotBecomeTheAdministrators(t *testing.T) {
 		t.Errorf("got %v, %v, want the key as it was", got.Scopes, err)
 	}
 	for range 2 { // the second time it exists
-		if err := admit(t.Context(), reg, "an administrator's"); err != nil {
+		if err := putAdminKey(t.Context(), reg, "an administrator's"); err != nil {
 			t.Error(err)
 		}
 	}

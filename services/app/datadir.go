@@ -145,12 +145,12 @@ func (d *dataDir) close() error {
 	return d.Announce(d.dir)
 }
 
-// administrator is the name of the key that admit puts in.
+// administrator is the name of the key that putAdminKey puts in.
 const administrator = "administrator"
 
-// admit puts the administrator's key in, unless it is "". A key that was made with fewer
+// putAdminKey puts the administrator's key in, unless it is "". A key that was made with fewer
 // scopes stays as it is: clients have their key in the same variable.
-func admit(ctx context.Context, reg *registry.Registry, key string) error {
+func putAdminKey(ctx context.Context, reg *registry.Registry, key string) error {
 	if key == "" {
 		return nil
 	}

@@ -30,7 +30,7 @@ func TestAKeyOfAStartThatWasKilledIsReplacedToo(t *testing.T) {
 			t.Fatal(err)
 		}
 		durable := func() error { waited++; return nil }
-		if err := errors.Join(h.replaceKey(t.Context(), reg.Keys, durable), admit(t.Context(), reg, h.APIKey)); err != nil {
+		if err := errors.Join(h.replaceKey(t.Context(), reg.Keys, durable), putAdminKey(t.Context(), reg, h.APIKey)); err != nil {
 			t.Fatal(err)
 		}
 		if waited > 0 { // it is killed here, and did not announce itself

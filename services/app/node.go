@@ -149,7 +149,7 @@ func assemble(ctx context.Context, p plan) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.admit(ctx, reg, q); err != nil {
+	if err := p.replaceAdminKey(ctx, reg, q); err != nil {
 		return nil, err
 	}
 	log, err := events.New(p.nc, js, p.log)
@@ -188,9 +188,9 @@ func assemble(ctx context.Context, p plan) (*node, error) {
 	return n, nil
 }
 
-// admit puts the administrator's key in, in place of the one before. Without one it warns
-// where no request could be answered.
-func (p plan) admit(ctx context.Context, reg *registry.Registry, q *queue.Queue) error {
+// replaceAdminKey puts the administrator's key in, in place of the one before. Without one it
+// warns where no request could be answered.
+func (p plan) replaceAdminKey(ctx context.Context, reg *registry.Registry, q *queue.Queue) error {
 	if p.replaceKey != nil {
 		durable := func() error { return q.Bus().Durable(ctx, streams.Bucket(streams.BucketKeys)) }
 		if err := p.replaceKey(ctx, reg.Keys, durable); err != nil {
@@ -206,7 +206,7 @@ func (p plan) admit(ctx context.Context, reg *registry.Registry, q *queue.Queue)
 			p.log.WarnContext(ctx, "there is no API key yet, so all requests are refused: start with --bootstrap-key-file, and make other keys with 'flightline key create'")
 		}
 	}
-	return admit(ctx, reg, p.adminKey)
+	return putAdminKey(ctx, reg, p.adminKey)
 }
 
 // prepare makes the streams, or checks that another process has. It logs those that were lost.
@@ -295,38 +295,54 @@ func (n *node) serve(p plan, js jetstream.JetStream) error {
 	}
 	n.serveConsole(app)
 	if slices.Contains(p.roles, roleControl) {
-		catalog, err := catalogOf(p.catalog)
-		if err != nil {
+		if err := n.addControl(p, app, js); err != nil {
 			return err
-		}
-		inspector, err := p.inspector(n)
-		if err != nil {
-			return err
-		}
-		s, err := control.New(control.Config{Partitions: p.partitions, VolumeRoot: p.fleets.settings.VolumeRoot, Version: p.version, Catalog: catalog, Log: p.log},
-			control.Deps{Queue: n.queue, Registry: n.registry, Events: n.events, System: inspector.System})
-		if err != nil {
-			return err
-		}
-		s.Routes(app)
-		n.parts = append(n.parts, process.Part{Name: roleControl, Run: s.Run})
-		if p.own == nil { // else the server read its files itself
-			n.parts = append(n.parts, p.verify(js, n.registry))
 		}
 	}
 	if slices.Contains(p.roles, roleAPI) {
-		s, err := api.New(api.Config{Limits: p.limits, StreamFormat: p.streamFormat, Log: p.log},
-			api.Deps{Queue: n.queue, Registry: n.registry, Events: n.events})
-		if err != nil {
+		if err := n.addAPI(p, app); err != nil {
 			return err
 		}
-		s.Routes(app)
-		deadlines := func(ctx context.Context) error { return n.queue.Deadlines(ctx, p.partitions) }
-		n.parts = append(n.parts, process.Part{Name: "space", Run: n.space.Run}, process.Part{Name: roleAPI, Run: s.Run}, process.Part{Name: "deadlines", Run: deadlines})
 	}
 	answering := httpPart(p, n.health, func(ctx context.Context) error { return web.Serve(ctx, app, p.listener) })
 	answering.Waiting = func() string { return fmt.Sprintf("%d open connections", app.Server().GetOpenConnectionsCount()) }
 	n.parts = append(n.parts, answering)
+	return nil
+}
+
+// addControl adds the role control and its routes, and the look for damage in a NATS elsewhere.
+func (n *node) addControl(p plan, app *fiber.App, js jetstream.JetStream) error {
+	catalog, err := catalogOf(p.catalog)
+	if err != nil {
+		return err
+	}
+	inspector, err := p.inspector(n)
+	if err != nil {
+		return err
+	}
+	s, err := control.New(control.Config{Partitions: p.partitions, VolumeRoot: p.fleets.settings.VolumeRoot, Version: p.version, Catalog: catalog, Log: p.log},
+		control.Deps{Queue: n.queue, Registry: n.registry, Events: n.events, System: inspector.System})
+	if err != nil {
+		return err
+	}
+	s.Routes(app)
+	n.parts = append(n.parts, process.Part{Name: roleControl, Run: s.Run})
+	if p.own == nil { // else the server read its files itself
+		n.parts = append(n.parts, p.verify(js, n.registry))
+	}
+	return nil
+}
+
+// addAPI adds the role api and its routes, and the end of jobs at their deadlines.
+func (n *node) addAPI(p plan, app *fiber.App) error {
+	s, err := api.New(api.Config{Limits: p.limits, StreamFormat: p.streamFormat, Log: p.log},
+		api.Deps{Queue: n.queue, Registry: n.registry, Events: n.events})
+	if err != nil {
+		return err
+	}
+	s.Routes(app)
+	deadlines := func(ctx context.Context) error { return n.queue.Deadlines(ctx, p.partitions) }
+	n.parts = append(n.parts, process.Part{Name: "space", Run: n.space.Run}, process.Part{Name: roleAPI, Run: s.Run}, process.Part{Name: "deadlines", Run: deadlines})
 	return nil
 }
 
