@@ -201,14 +201,17 @@ func (s *Service) submitOnce(ctx context.Context, c *fiber.Ctx, sub *submission)
 func (s *Service) replay(ctx context.Context, c *fiber.Ctx, sub *submission) error {
 	queued, err := s.isQueued(ctx, sub)
 	if err == nil && !queued {
-		known, lost := s.lastKnown(ctx, sub)
-		if lost == nil {
+		known, unknown := s.lastKnown(ctx, sub)
+		switch {
+		case errors.Is(unknown, job.ErrNotFound):
+			_, err = s.enqueue(ctx, c, sub)
+		case unknown != nil:
+			err = unknown
+		default:
 			if queued, err = s.isQueued(ctx, sub); err == nil && !queued { // else the first request queued it just now
 				c.Set(headerReplayed, "true")
 				return c.JSON(api.JobStatus{ID: sub.id, Status: known})
 			}
-		} else if err = lost; errors.Is(lost, job.ErrNotFound) {
-			_, err = s.enqueue(ctx, c, sub)
 		}
 	}
 	if err != nil {
