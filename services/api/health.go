@@ -12,7 +12,8 @@ import (
 	"flightline/shared/registry"
 )
 
-// health answers the counts of jobs and workers; no number is older than a second.
+// health answers the counts of jobs, at most a second old, of workers by their last
+// heartbeats, and of what the recorder has counted.
 func (s *Service) health(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint) error {
 	workers, err := s.registry.Workers.Counts(ctx, e.ID)
 	if err != nil {

@@ -24,9 +24,9 @@ const (
 	// streamHold is how long an answer is held for which no wait was asked: the
 	// Python client gives up after 10 s (docs/design/runpod-clients.md#stream).
 	streamHold = 9 * time.Second
-	// maxStreamChunks bounds the chunks of one answer, or of one turn of an event
-	// stream; the queue bounds their bytes.
-	maxStreamChunks = 1000
+	// maxStreamMessages bounds the messages of one answer, or of one turn of an event
+	// stream; each has one chunk or more. The queue bounds their bytes.
+	maxStreamMessages = 1000
 	// cancelledGrace is how long after its end a cancelled job's stream answers
 	// those who do not count themselves. The Python client does not know that a
 	// CANCELLED job is over; only an error ends its loop (docs/design/runpod-clients.md#stream).
@@ -80,7 +80,7 @@ func (s *Service) stream(c *fiber.Ctx) error {
 func (s *Service) streamBatch(c *fiber.Ctx, follow *chunks.Follower, ask streamQuery, cursor chunks.Cursor) error {
 	held, release := web.LongPoll(c, ask.wait)
 	defer release()
-	chunks, j, more, err := follow.Next(held, cursor.Seq, maxStreamChunks)
+	chunks, j, more, err := follow.Next(held, cursor.Seq, maxStreamMessages)
 	switch {
 	case errors.Is(context.Cause(held), web.ErrGone):
 		return nil
@@ -197,7 +197,7 @@ type eventStream struct {
 // streamEvents answers with an event for each chunk as it comes, and one for
 // the job's end. What can be refused is refused before it begins.
 func (s *Service) streamEvents(ctx context.Context, c *fiber.Ctx, follow *chunks.Follower, ask streamQuery) error {
-	chunks, j, more, err := follow.Read(ctx, ask.after, maxStreamChunks)
+	chunks, j, more, err := follow.Read(ctx, ask.after, maxStreamMessages)
 	if err != nil {
 		follow.Close()
 		return err
@@ -241,7 +241,7 @@ func (v *eventStream) next() ([]byte, error) {
 	v.text.Reset() // it was written
 	ctx, cancel := context.WithTimeout(v.held, keepAlive)
 	defer cancel()
-	chunks, j, more, err := v.follow.Next(ctx, v.after, maxStreamChunks)
+	chunks, j, more, err := v.follow.Next(ctx, v.after, maxStreamMessages)
 	switch {
 	case errors.Is(context.Cause(v.held), web.ErrGone):
 		return nil, web.ErrGone

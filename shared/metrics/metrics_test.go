@@ -28,7 +28,7 @@ const head = `# Metrics
 
 Each process answers ` + "`/metrics`" + ` on a listener of its own (` + "`--metrics-listen`" + `), with those of Go and of the process besides. It has no key:
 keep it off public networks. Counters count what this process did since its start: use ` + "`rate`" + ` and ` + "`sum`" + `. Gauges of endpoints are the
-same at every ` + "`api`" + ` process: use ` + "`max by (endpoint)`" + `; they are at most a second old, and what cannot be read is left out. No label has the
+same at every ` + "`api`" + ` process: use ` + "`max by (endpoint)`" + `; they are as old as those of ` + "`/health`" + `, and what cannot be read is left out. No label has the
 id of a job. A deleted endpoint loses its series; beyond 1000 endpoints what counts is under ` + "`(other)`" + `.
 
 | name | kind | labels | role | |

@@ -21,7 +21,7 @@ const (
 	Admin Permission = "admin"
 	// Control is /v1: endpoints with their webhook secrets, keys, pods.
 	Control Permission = "control"
-	// LookUp is to look at pods, templates and network volumes.
+	// LookUp is to look at machines, pods, templates and network volumes.
 	LookUp Permission = "pods"
 )
 

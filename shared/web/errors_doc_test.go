@@ -31,13 +31,13 @@ var meanings = map[web.Code]struct{ means, then string }{
 	web.PodConflict:         {"the pod is locked, TERMINATED, or its owner runs it; the text says which", "unlock it, or act where it runs"},
 	web.InUse:               {"a pod or an endpoint uses the template or network volume; the webhook secret before the present one still signs; the text names it", "delete or change that first, or wait for the end of the overlap"},
 	web.RequestTimeout:      {"the request was sent too slowly, or not to its end; the connection ends", "send it again on a new connection"},
-	web.BodyTooLarge:        {"the body is over the route's limit; the text has both sizes", "send less"},
-	web.EndpointExists:      {"the id is taken", "take another, or change the one there is"},
+	web.BodyTooLarge:        {"the body is over the limit that the text names", "send less"},
+	web.EndpointExists:      {"the id is taken, or differs only in case from that of another endpoint", "take another, or change the one there is"},
 	web.EndpointBusy:        {"the endpoint still has jobs; or it cannot be created, because the queue of its id has jobs of an earlier endpoint whose record is lost", "wait for them, or cancel them with `?force=true`; a backup has the lost record"},
 	web.IdempotencyMismatch: {"the `Idempotency-Key` was used within 24 hours for another operation or body", "use a new key for each request"},
 	web.TooManyRequests:     {"a rate limit is reached, the endpoint's queue has no room for the job (`maxQueueBytes`, `maxQueueJobs`), a quota of the key is used up, or the client's address sent too many unknown keys; the text says which, and the bound. The job was not accepted", "wait for `Retry-After`, then longer each time"},
 	web.Internal:            {"our fault; `requestId` finds the log line", "report it"},
-	web.Unavailable:         {"JetStream is away, the server is stopping, too many submissions are under way, or the storage is nearly full; a request with one of the latter two, which the text names, submitted nothing. In the other cases it is not known whether a submission was accepted: `X-Job-Id` names the job, and `/status` answers for it", "wait for `Retry-After`, then try again"},
+	web.Unavailable:         {"JetStream is away, the server is stopping, the storage is nearly full, or too many submissions, large bodies or connections are under way. A 503 without `X-Job-Id` submitted nothing, nor did a 503 with `too many submissions` or `nearly full` in its text. In the other cases it is not known whether a submission was accepted: `/status` answers for the `X-Job-Id`", "wait for `Retry-After`, then try again"},
 }
 
 // The document is the table of this package; -update rewrites it.
@@ -60,7 +60,7 @@ Every answer that is no success is a JSON object, whatever went wrong:
 ` + "```" + `
 
 ` + "`error`" + ` is for people and may change. ` + "`code`" + ` is for programs: this list is closed, further codes come with a new version of the API only.
-` + "`requestId`" + ` repeats the header ` + "`X-Request-Id`" + `. Beneath ` + "`/v1`" + ` a ` + "`message`" + ` repeats the text and ` + "`status`" + ` the HTTP status; beneath
+` + "`requestId`" + ` repeats the header ` + "`X-Request-Id`" + `; the 503 of a [connection over the bound](operating.md#connections) has neither. Beneath ` + "`/v1`" + ` a ` + "`message`" + ` repeats the text and ` + "`status`" + ` the HTTP status; beneath
 ` + "`/v2`" + ` a ` + "`status`" + ` is always a job's, as clients read it. A job that fails is no error of the API: its status is FAILED, and the answer 200.
 
 | code | status | what it means | what to do |
