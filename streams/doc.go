@@ -28,15 +28,17 @@
 //	leaders            KV                                            the active instance   its standbys         12 s after the last
 //	idempotency        KV                                            submit                submit               24 h
 //	cursors            $KV.cursors.<endpoint>.<job>                  /stream               /stream              rest of the ttl + 1 h
-//	endpoints, keys    KV                                            control               all                  until deleted
+//	endpoints          KV                                            control, autoscaler   all                  until deleted
 //	worker_endpoints   KV                                            control, autoscaler   workers              until deleted
+//	keys               KV                                            control               control, api, gateway until deleted
 //	templates, volumes KV                                            control               control, autoscaler  until deleted
 //	pods               KV                                            control, autoscaler   control, autoscaler  a day after the end; 7 d after a renewal
 //	worker_pods        KV                                            workers, gateway,     control, autoscaler, the same
 //	                                                                 control, autoscaler   workers
 //	sessions           KV                                            console               console              12 h
 //	actions            KV                                            console               console              24 h
-//	tokens             KV                                            control, gateway      gateway, control     until revoked
+//	tokens             KV                                            control, gateway,     control, api,         until revoked
+//	                                                                 autoscaler            gateway, autoscaler
 //	workers, instances KV                                            heartbeats            health, control      15 s after the last
 //	machines           KV                                            autoscaler            autoscaler, control  15 s after the last
 //	gpus               KV                                            autoscaler, control   autoscaler, control  until the pod is gone; a quarantine stays
