@@ -51,7 +51,7 @@ const (
 )
 
 // Names of the variables by which a pod's processes are known, whatever became
-// of their parents: "<machine>.<life of the driver>" and the pod's id.
+// of their parents: "<machine>.<place of the folder>.<life of the driver>" and the pod's id.
 const (
 	fleetVariable = "FLIGHTLINE_FLEET"
 	podVariable   = "FLIGHTLINE_POD"
@@ -73,6 +73,7 @@ type Process struct {
 	cfg     ProcessConfig
 	log     *slog.Logger
 	machine string        // of the folder
+	place   string        // what fleetVariable begins with in all lives of this folder, not of a copy
 	fleet   string        // value of fleetVariable
 	hangs   time.Duration // killTimeout, but in tests
 	lock    *os.File
@@ -112,15 +113,19 @@ func NewProcess(ctx context.Context, cfg ProcessConfig) (*Process, error) {
 	if err := p.recover(ctx); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	p.fleet = p.machine + "." + uuid.NewString()
+	p.fleet = p.place + uuid.NewString()
 	p.forker.Go(p.fork)
 	return p, nil
 }
 
-// recover reads what an earlier life left, and kills what still runs of it.
+// recover reads what an earlier life left, and kills what still runs of it. What runs for the
+// folder that this one was copied from is left alone.
 func (p *Process) recover(ctx context.Context) error {
 	var err error
 	if p.machine, err = machineOf(p.cfg.Folder); err != nil {
+		return err
+	}
+	if p.place, err = placeOf(p.machine, p.cfg.Folder); err != nil {
 		return err
 	}
 	kept, err := p.readAll()
@@ -132,14 +137,16 @@ func (p *Process) recover(ctx context.Context) error {
 			p.pods[r.PodID] = ended(r)
 			continue
 		}
-		killRecorded(r)
+		if r.Fleet == "" || strings.HasPrefix(r.Fleet, p.place) {
+			killRecorded(r)
+		}
 		r.Ended, r.Code, r.Reason = time.Now().UTC(), -1, "ended with the autoscaler that ran it"
 		p.pods[r.PodID] = ended(r)
 		if err := p.write(r); err != nil { // the disk may be full; the next life finds it again
 			p.log.WarnContext(ctx, "end of a pod not recorded", "pod", r.PodID, "err", err)
 		}
 	}
-	if err := killMarked(ctx, fleetVariable+"="+p.machine+".", killTimeout); err != nil {
+	if err := killMarked(ctx, fleetVariable+"="+p.place, killTimeout); err != nil {
 		p.log.WarnContext(ctx, "processes of an earlier life go on after SIGKILL", "err", err)
 	}
 	return nil
@@ -281,7 +288,7 @@ func (p *Process) launch(ctx context.Context, s Start, argv []string) (*process,
 	}
 	x := &process{cmd: cmd, done: make(chan struct{}), end: end, output: s.Output, gpus: s.gpuUUIDs(), record: record{
 		PodID: s.PodID, Endpoint: s.Endpoint, Life: s.Life, PID: cmd.Process.Pid, Started: time.Now().UTC(),
-		Birth: birthOf(cmd.Process.Pid), Boot: bootID(),
+		Fleet: p.fleet, Birth: birthOf(cmd.Process.Pid), Boot: bootID(),
 	}}
 	if err := p.write(x.record); err != nil {
 		p.log.WarnContext(ctx, "pod not recorded, it is found by its environment", "pod", s.PodID, "err", err)

@@ -2,6 +2,8 @@ package driver
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,6 +35,8 @@ type record struct {
 	Endpoint string `json:"endpoint,omitempty"`
 	Life     int    `json:"life,omitempty"`
 	PID      int    `json:"pid"`
+	// Fleet is the value of its fleetVariable; "" if an earlier version started it.
+	Fleet string `json:"fleet,omitempty"`
 	// Birth and Boot tell whether PID is still that process; "" if unknown.
 	Birth   string    `json:"birth,omitempty"`
 	Boot    string    `json:"boot,omitempty"`
@@ -103,6 +107,19 @@ func machineOf(folder string) (string, error) {
 		return "", fmt.Errorf("keep the machine's id: %w", err)
 	}
 	return id, nil
+}
+
+// placeOf is the machine's id and a number for where the folder is, with a dot behind each.
+func placeOf(machine, folder string) (string, error) {
+	at, err := filepath.Abs(folder)
+	if err == nil {
+		at, err = filepath.EvalSymlinks(at)
+	}
+	if err != nil {
+		return "", fmt.Errorf("find the folder: %w", err)
+	}
+	sum := sha256.Sum256([]byte(at))
+	return machine + "." + hex.EncodeToString(sum[:8]) + ".", nil
 }
 
 const (

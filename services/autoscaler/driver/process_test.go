@@ -309,6 +309,24 @@ func TestWhatAKilledParentLeftIsKilledByTheNext(t *testing.T) {
 	}
 }
 
+// As when a data folder is copied to try another version on the same machine.
+func TestADriverOfACopiedFolderLeavesTheOthersPodsAlone(t *testing.T) {
+	folder, copied := t.TempDir(), filepath.Join(t.TempDir(), "copied")
+	first := newProcess(t, ProcessConfig{Folder: folder})
+	r := processRig(t, first)
+	r.start(t, "p1", "run")
+	if err := os.CopyFS(copied, os.DirFS(folder)); err != nil {
+		t.Fatal(err)
+	}
+	second := newProcess(t, ProcessConfig{Folder: copied})
+	if x, found := processRig(t, second).find(t, "p1"); !found || x.Running {
+		t.Errorf("got %+v %v by the copy, want it ended", x, found)
+	}
+	if x, _ := r.find(t, "p1"); !x.Running || len(living(first.fleet)) != 1 {
+		t.Errorf("got %+v and processes %v, want the pod left alone", x, living(first.fleet))
+	}
+}
+
 // As on a full disk.
 func TestADriverStartsThoughItCanRecordNoEnd(t *testing.T) {
 	folder := t.TempDir()
