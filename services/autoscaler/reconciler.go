@@ -200,7 +200,7 @@ func (r *reconciler) examine(v *view, p pod.Pod, exists bool) finding {
 		return r.silent(v, p, absenceTimeout, finding{pod.Exit, vanished})
 	case phase == pod.Pulling && v.now.Sub(since) < pullTimeout:
 		return finding{}
-	case spoke && start.Equal(p.Started):
+	case phase == pod.Ready, spoke && start.Equal(p.Started): // by its record, also of an earlier term
 		return r.silent(v, p, silenceTimeout, finding{pod.Exit, fmt.Sprintf("it was not heard of for %s", silenceTimeout)})
 	}
 	startup := cmp.Or(p.Spec.InitTimeout(), r.cfg.Startup)

@@ -40,6 +40,9 @@ func TestTheKeeperFindsWhoIsGone(t *testing.T) {
 		"silent for a minute, once it spoke": {ours, bounds(0, 1), []look{
 			{state: idle}, {after: time.Minute}, {after: 119 * time.Second}, {after: 2 * time.Minute, want: pod.Exit},
 		}},
+		"silent for a minute, and ready before this term": {ours, bounds(0, 1), []look{
+			{enter: pod.Ready}, {after: 59 * time.Second}, {after: time.Minute, want: pod.Exit},
+		}},
 		"it speaks again in time": {ours, bounds(0, 1), []look{
 			{state: idle}, {after: time.Minute}, {after: 119 * time.Second, state: idle}, {after: 2 * time.Minute}, {after: 179 * time.Second},
 		}},
