@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"flightline/shared/bus"
+	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/shared/testenv"
 	"flightline/streams"
@@ -41,7 +42,7 @@ func TestAPickUpWithoutAnAnswerLosesNoWorker(t *testing.T) {
 // stored between the read and the write that give the job back.
 func TestAPickUpIsGivenBackThoughItsRecordIsWrittenMeanwhile(t *testing.T) {
 	t.Parallel()
-	s := newEnv(t)
+	s := newEnv(t, func(e *endpoint.Endpoint) { e.Lease = time.Minute }) // none is delivered again
 	c := s.consumer(t, s.q, "w")
 	pulls, err := c.enter()
 	if err != nil {
