@@ -4,17 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 
 	"flightline/services/autoscaler/driver"
 	"flightline/shared/host"
 	"flightline/shared/pod"
 	"flightline/shared/registry"
 	"flightline/shared/retry"
+	"flightline/shared/telemetry"
 )
 
 const (
@@ -28,6 +31,8 @@ const (
 	lackingWait = 3 * time.Second
 	// clockSkew is far more than clocks drift while a pod runs, and far less than records last.
 	clockSkew = time.Hour
+	// warnInterval is the least time between two warnings that pods cannot be looked at.
+	warnInterval = time.Minute
 	// listTimeout bounds the question what runs.
 	listTimeout = 10 * time.Second
 )
@@ -104,10 +109,11 @@ func (a *agent) run(ctx context.Context) error {
 func (a *agent) attend(ctx context.Context) {
 	tick := time.NewTicker(a.cfg.Every)
 	defer tick.Stop()
+	outages := telemetry.NewLogLimit(rate.Every(warnInterval), 1)
 	for ctx.Err() == nil {
 		began, changed := time.Now(), a.registry.Pods.Changed()
-		if err := a.round(ctx); err != nil && ctx.Err() == nil {
-			a.log.WarnContext(ctx, "pods not looked at, all stays as it is", "driver", a.driver.Name(), "err", err)
+		if err := a.round(ctx); err != nil && ctx.Err() == nil && outages.Allow() {
+			a.log.LogAttrs(ctx, slog.LevelWarn, "pods not looked at, all stays as it is", outages.Attrs(slog.Any("driver", a.driver.Name()), slog.Any("err", err))...)
 		}
 		select {
 		case <-ctx.Done():

@@ -6,9 +6,11 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"flightline/services/autoscaler/driver"
 	"flightline/shared/endpoint"
 	"flightline/shared/pod"
 	"flightline/shared/registry"
@@ -74,6 +76,26 @@ func TestNothingIsStartedOrStoppedWhileTheBusIsAway(t *testing.T) {
 		if p := s.status(id, pod.Running); e.starts(id) != 1 {
 			t.Errorf("pod %s: started %d times, %s, want it as it was", id, e.starts(id), p.Change)
 		}
+	}
+}
+
+// An engine may be away for days, and is asked twice a second.
+func TestAnEngineThatIsAwayIsOneLineOfTheLog(t *testing.T) {
+	s := newEnv(t)
+	e := s.engine("machine")
+	var looks atomic.Int64
+	e.listed = func() { looks.Add(1) }
+	said := &testenv.Log{}
+	s.autoscalerOf(Config{Every: 10 * time.Millisecond, Log: slog.New(slog.NewTextHandler(said, nil))}, e)
+	for _, away := range []bool{true, false, true} {
+		e.mu.Lock()
+		e.away = away
+		e.mu.Unlock()
+		before := looks.Load()
+		testenv.Eventually(t, "ten looks", func() bool { return looks.Load() >= before+10 })
+	}
+	if n := strings.Count(said.String(), driver.ErrUnavailable.Error()); n != 1 {
+		t.Errorf("got %d lines of two outages within a minute, want one", n)
 	}
 }
 
