@@ -61,7 +61,7 @@ func (s *Service) runSync(c *fiber.Ctx) error {
 
 // submit queues a job and answers at once, or after wait, or when it has ended.
 func (s *Service) submit(c *fiber.Ctx, mode job.Mode, wait time.Duration) error {
-	ctx, cancel := web.RequestContextFor(c, queue.StoreTimeout(len(c.Request().Body())))
+	ctx, cancel := web.RequestContextFor(c, queue.ExtraTime(len(c.Request().Body())))
 	defer cancel()
 	sub := submission{mode: mode, wait: wait}
 	var err error

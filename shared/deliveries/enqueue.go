@@ -53,7 +53,7 @@ func (s *Store) Enqueue(ctx context.Context, f queue.RecordChange) error {
 // copyTimeout is how much longer a call may take that moves the payloads beside a record.
 func copyTimeout(refs []*record.PayloadRef) (more time.Duration) {
 	for _, ref := range refs {
-		more += record.StoreTimeout(ref.Size)
+		more += record.ExtraTime(ref.Size)
 	}
 	return more
 }

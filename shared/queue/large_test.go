@@ -66,7 +66,7 @@ func TestALargeInputWaitsForNoPartForEver(t *testing.T) {
 	stuck := s.queue(t, Config{Durable: slowDisk(time.Hour)})
 	began := time.Now()
 	_, err := stuck.Submit(t.Context(), s.e, NewID(job.Async), job.Async, job.Request{Input: largeJSON()})
-	if took := time.Since(began); !errors.Is(err, bus.ErrUnavailable) || took >= bus.CallTimeout+StoreTimeout(len(largeJSON())) {
+	if took := time.Since(began); !errors.Is(err, bus.ErrUnavailable) || took >= bus.CallTimeout+ExtraTime(len(largeJSON())) {
 		t.Errorf("got %v after %s, want bus.ErrUnavailable after %s", err, took, bus.CallTimeout)
 	}
 }

@@ -394,7 +394,7 @@ func (l *Lease) placeOutput(ctx context.Context, output []byte) (inline []byte, 
 	if r.Status.Terminal() { // an earlier call whose answer was lost to the caller
 		return nil, nil, until, nil
 	}
-	ctx, cancel := bus.BoundedFor(ctx, StoreTimeout(len(output)))
+	ctx, cancel := bus.BoundedFor(ctx, ExtraTime(len(output)))
 	defer cancel()
 	until = r.RemovedAfter()
 	ref, err = l.consumer.q.payloads.store(ctx, l.consumer.at, &r, streams.Out, output, until)

@@ -17,13 +17,14 @@ import (
 // maxInlinePayload is the largest payload, in bytes, that travels in the message itself.
 const maxInlinePayload = 256 << 10
 
-// StoreTimeout is how much longer than bus.CallTimeout a call may take that stores an input
-// or an output of so many bytes: record.StoreTimeout if it is stored beside its message.
-func StoreTimeout(size int) time.Duration {
+// ExtraTime is how much longer than bus.CallTimeout a call may take that stores an input
+// or an output of so many bytes: 0 up to 256 KiB, which are in the message itself, and
+// record.ExtraTime beyond, for a payload beside its message.
+func ExtraTime(size int) time.Duration {
 	if size <= maxInlinePayload {
 		return 0
 	}
-	return record.StoreTimeout(size)
+	return record.ExtraTime(size)
 }
 
 // payloads stores and reads the inputs and outputs that are beside their messages.

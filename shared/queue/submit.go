@@ -43,9 +43,9 @@ func newID(mode job.Mode, at time.Time) job.ID {
 // accepted as far as this process knows, and with a *FullError or a *SpaceError it
 // was not: the endpoint's queue, the quota of the caller's key, or the storage has
 // no room for it. With bus.ErrUnavailable it may run all the same. It takes 4.5 s at most,
-// and StoreTimeout more for a large input.
+// and ExtraTime more for a large input.
 func (q *Queue) Submit(ctx context.Context, e endpoint.Endpoint, id job.ID, mode job.Mode, r job.Request) (*job.Job, error) {
-	ctx, cancel := bus.BoundedFor(ctx, StoreTimeout(len(r.Input)))
+	ctx, cancel := bus.BoundedFor(ctx, ExtraTime(len(r.Input)))
 	defer cancel()
 	if err := q.cfg.HasSpace(); err != nil {
 		return nil, err
@@ -121,7 +121,7 @@ const submitRetryDelay = 50 * time.Millisecond
 // and that is success. The caller has made sure that no client knows the job: a
 // job that ran and was expired would run once more. It may be repeated.
 func (q *Queue) SubmitIdempotent(ctx context.Context, e endpoint.Endpoint, id job.ID, mode job.Mode, r job.Request) (j *job.Job, queued bool, err error) {
-	ctx, cancel := bus.BoundedFor(ctx, StoreTimeout(len(r.Input)))
+	ctx, cancel := bus.BoundedFor(ctx, ExtraTime(len(r.Input)))
 	defer cancel()
 	for {
 		j, err = q.Submit(ctx, e, id, mode, r)

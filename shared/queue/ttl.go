@@ -237,7 +237,7 @@ func (l *Lease) carryOutput(ctx context.Context, until time.Time) {
 	if longer.Expires = longer.RemovedAfter(); longer.OutputRef == nil || !longer.Expires.After(until) {
 		return
 	}
-	ctx, cancel := bus.BoundedFor(ctx, 2*StoreTimeout(longer.OutputRef.Size)) // it is read, too
+	ctx, cancel := bus.BoundedFor(ctx, 2*ExtraTime(longer.OutputRef.Size)) // it is read, too
 	defer cancel()
 	out, err := q.payloads.carry(ctx, l.consumer.at, &longer, streams.Out, longer.OutputRef)
 	if err == nil {

@@ -25,9 +25,9 @@ const PartSize = 896 << 10
 // that is shared with others may take seconds for a megabyte.
 const partTimeout = 2 * time.Second
 
-// StoreTimeout is how much longer than bus.CallTimeout a call may take that stores or copies
+// ExtraTime is how much longer than bus.CallTimeout a call may take that stores or copies
 // a payload of so many bytes: 2 s for each part.
-func StoreTimeout(size int) time.Duration {
+func ExtraTime(size int) time.Duration {
 	return time.Duration((size+PartSize-1)/PartSize) * partTimeout
 }
 

@@ -82,7 +82,7 @@ type request struct {
 // waits for as long as the job lives, for OpenAI's clients do not poll. A client
 // that leaves ends its job: no other client knows of it.
 func (h *Handler) Handle(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContextFor(c, queue.StoreTimeout(len(c.Request().Body())))
+	ctx, cancel := web.RequestContextFor(c, queue.ExtraTime(len(c.Request().Body())))
 	defer cancel()
 	r, err := h.parse(ctx, c)
 	if err != nil {
