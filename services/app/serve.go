@@ -188,7 +188,7 @@ func assemblePatiently(ctx context.Context, p plan) (*node, error) {
 	ctx, cancel := context.WithTimeout(ctx, assembleTimeout)
 	defer cancel()
 	retryable := func(err error) bool {
-		if !isOutage(err) {
+		if !mayHeal(err) {
 			return false
 		}
 		p.log.WarnContext(ctx, "NATS is not ready, trying again", "err", err)
@@ -198,7 +198,7 @@ func assemblePatiently(ctx context.Context, p plan) (*node, error) {
 	err := retry.Do(ctx, retry.Every(assembleRetryDelay), retryable, func() (err error) {
 		attempt, done := context.WithTimeout(ctx, attemptTimeout)
 		defer done()
-		if n, err = assemble(attempt, p); err != nil && isOutage(err) {
+		if n, err = assemble(attempt, p); err != nil && mayHeal(err) {
 			err = p.explainOutage(err)
 		}
 		return err
@@ -206,7 +206,7 @@ func assemblePatiently(ctx context.Context, p plan) (*node, error) {
 	switch {
 	case err == nil:
 		return n, nil
-	case isOutage(err):
+	case mayHeal(err):
 		return nil, fmt.Errorf("NATS is not ready: %w", err)
 	}
 	return nil, err
@@ -227,8 +227,8 @@ func (p plan) explainOutage(err error) error {
 	return err
 }
 
-// isOutage reports whether time may heal the error.
-func isOutage(err error) bool {
+// mayHeal reports whether time may heal the error: it is none of those that only a person mends.
+func mayHeal(err error) bool {
 	if _, usage := errors.AsType[*cli.UsageError](err); usage {
 		return false
 	}

@@ -256,7 +256,7 @@ func TestWhatNATSRefusesIsNotTriedAgain(t *testing.T) {
 		nats.ErrNoServers: true, context.DeadlineExceeded: true,
 		nats.ErrAuthorization: false, nats.ErrJetStreamNotEnabled: false,
 	} {
-		if got := isOutage(err); got != want {
+		if got := mayHeal(err); got != want {
 			t.Errorf("%v: got %v, want %v", err, got, want)
 		}
 	}

@@ -19,21 +19,16 @@ import (
 // answer.
 const retryDelay = 250 * time.Millisecond
 
-// isUnavailable reports whether JetStream did not answer.
-func isUnavailable(err error) bool {
-	return errors.Is(err, bus.ErrUnavailable)
-}
-
 // retry repeats call while JetStream does not answer, for as long as a poll may
 // be held, and until the server stops.
 func (s *Service) retry(c *fiber.Ctx, call func() error) error {
 	err := call()
-	if !isUnavailable(err) {
+	if !errors.Is(err, bus.ErrUnavailable) {
 		return err
 	}
 	held, release := web.LongPoll(c, s.cfg.Hold)
 	defer release()
-	for isUnavailable(err) {
+	for errors.Is(err, bus.ErrUnavailable) {
 		s.counts.retried.Add(1)
 		if retry.Sleep(held, retryDelay) != nil {
 			return err

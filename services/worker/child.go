@@ -66,7 +66,7 @@ func (s *Service) runUpstream(ctx context.Context) error {
 func (s *Service) work(ctx context.Context) error {
 	for {
 		err := s.workOnce(ctx)
-		if !s.began.Load() || !isOutage(err) {
+		if !s.began.Load() || !mayHeal(err) {
 			return err
 		}
 		s.cfg.Log.WarnContext(ctx, "NATS cannot be reached, trying again", "err", err)
@@ -76,9 +76,9 @@ func (s *Service) work(ctx context.Context) error {
 	}
 }
 
-// isOutage reports whether a worker could not begin because NATS is away, or refuses it: one
-// that is connected sits both out.
-func isOutage(err error) bool {
+// mayHeal reports whether time may heal the error that a worker ended with: NATS is away, or
+// refuses it, which a worker that is connected sits out.
+func mayHeal(err error) bool {
 	ends := func(of error) bool { return errors.Is(err, of) }
 	return err != nil && !slices.ContainsFunc([]error{sdk.ErrConfig, sdk.ErrStuck, sdk.ErrWake, endpoint.ErrNotFound, errUnstarted}, ends)
 }

@@ -362,7 +362,7 @@ func TestWhatAWorkerSitsOut(t *testing.T) {
 		if err != nil {
 			err = fmt.Errorf("start worker: %w", err)
 		}
-		if got := isOutage(err); got != want {
+		if got := mayHeal(err); got != want {
 			t.Errorf("%v: got %v", err, got)
 		}
 	}
