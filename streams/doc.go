@@ -17,11 +17,11 @@
 //	PAYLOADS_<p>       payloads.<p>.<endpoint>.<job>.….<token>       submit, workers       workers, readers     rest of the ttl + 1 h
 //	                   kept.<p>.<endpoint>.<job>.….<token>           recorder              webhook              7 d + 1 h
 //	LOGS_<p>           logs.<p>.<endpoint>.<worker>                  autoscaler, workers   logs                 3 d, 256 MiB (settable)
-//	EVENTS             events.<endpoint>.<kind or ->.…               recorder              requests, subscribers 7 d (settable)
+//	EVENTS             events.<endpoint>.<kind or ->.…               recorder              requests, subscribers 7 d, 4 GiB (settable)
 //	WEBHOOKS           webhooks.<endpoint>.<job>.<attempt>           recorder              webhook              until delivered; 7 d
 //	SCALING            scaling.<endpoint>                            autoscaler            explain, scale       7 d, 1000 each
-//	UNDELIVERED        undelivered.<endpoint>.<job>.<attempt>        webhook               webhook, control     until delivered; 7 d
-//	DELIVERIES         deliveries.<endpoint>.<job>.<attempt>         webhook               webhook, control     7 d
+//	UNDELIVERED        undelivered.<endpoint>.<job>.<attempt>        webhook               webhook, control     until delivered; 7 d, 4 GiB (settable)
+//	DELIVERIES         deliveries.<endpoint>.<job>.<attempt>         webhook               webhook, control     7 d, 256 MiB (settable)
 //	destinations       KV                                            webhook, control      webhook, control     until resumed; 7 d unless paused
 //	STATS              stats.<endpoint>.<kind>.…<start>              recorder              stats, requests      7 d by minute; 90 d by hour
 //	counts, positions  KV                                            recorder              health, recorder     until deleted
@@ -54,5 +54,7 @@
 //
 // <p> is the endpoint's partition. <class> is "n" (normal) or "l" (low priority). The
 // recorder removes a finished job's messages when its retention is over, which is
-// mostly earlier than "rest of the ttl + 1 h".
+// mostly earlier than "rest of the ttl + 1 h". The size of LOGS is its MaxBytes, which NATS
+// reserves; the recorder (EVENTS) and the webhook role (DELIVERIES, UNDELIVERED) hold the
+// other sizes with bus.KeepTrimmed, which removes the oldest messages.
 package streams
