@@ -122,12 +122,12 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// repair shows endpoints to workers as they are now, makes the queues that they lack, and completes the
-// deletions that were forced or hurt nobody. Another one with jobs waits
+// repair copies endpoints for workers as they are now, makes the queues that they lack, and
+// completes the deletions that were forced or hurt nobody. Another one with jobs waits
 // for them to end, or for its deletion to be asked for again. What JetStream refuses
 // for an endpoint is logged, and the others are repaired.
 func (s *Service) repair(ctx context.Context, since time.Time) error {
-	if err := s.registry.Endpoints.ShowAll(ctx); err != nil {
+	if err := s.registry.Endpoints.RepairWorkerCopies(ctx); err != nil {
 		return err
 	}
 	endpoints, err := s.registry.Endpoints.List(ctx)

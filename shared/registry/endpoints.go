@@ -17,10 +17,10 @@ import (
 
 // Endpoints are the endpoints by id.
 type Endpoints struct {
-	table *Table[endpoint.Endpoint]
-	cache *cache[endpoint.Endpoint]
-	shown *Table[shownEndpoint] // to workers; nil in one of them
-	known knownEndpoints
+	table      *Table[endpoint.Endpoint]
+	cache      *cache[endpoint.Endpoint]
+	forWorkers *Table[workerEndpoint] // what workers read; nil in one of them
+	known      knownEndpoints
 }
 
 // knownEndpoints is what Known last made of the cache.
@@ -32,7 +32,7 @@ type knownEndpoints struct {
 
 func newEndpoints(ctx context.Context, o *opener) *Endpoints {
 	t := open[endpoint.Endpoint](ctx, o, streams.BucketEndpoints)
-	return &Endpoints{table: t, cache: newCache(t, o.log), shown: open[shownEndpoint](ctx, o, streams.BucketWorkerEndpoints)}
+	return &Endpoints{table: t, cache: newCache(t, o.log), forWorkers: open[workerEndpoint](ctx, o, streams.BucketWorkerEndpoints)}
 }
 
 // Get returns the endpoint, from memory if it can. An endpoint that is
@@ -84,7 +84,7 @@ func (e *Endpoints) Create(ctx context.Context, made endpoint.Endpoint) (endpoin
 		return endpoint.Endpoint{}, err
 	}
 	e.cache.put(entry[endpoint.Endpoint]{key: made.ID, value: made, revision: revision})
-	_ = e.show(ctx, made, revision) // else ShowAll does: the endpoint is made
+	_ = e.copyForWorkers(ctx, made, revision) // else RepairWorkerCopies does: the endpoint is made
 	return made, nil
 }
 
@@ -170,7 +170,7 @@ func (e *Endpoints) update(ctx context.Context, id string, change func(endpoint.
 		return got.value, got.revision, ignoreUnchanged(err)
 	}
 	e.cache.put(got)
-	return got.value, got.revision, e.show(ctx, got.value, got.revision)
+	return got.value, got.revision, e.copyForWorkers(ctx, got.value, got.revision)
 }
 
 // ApplyPause applies the pause of an endpoint's record to its queue, until both agree:
@@ -205,7 +205,7 @@ func (e *Endpoints) Delete(ctx context.Context, which endpoint.Endpoint) error {
 	if err := e.table.deleteAt(ctx, which.ID, old.revision); err != nil {
 		return err
 	}
-	return e.hide(ctx, which.ID)
+	return e.removeWorkerCopy(ctx, which.ID)
 }
 
 // Deleted is when the last endpoint of this id was deleted, the zero time if
@@ -279,30 +279,30 @@ func (e *Endpoints) list(ctx context.Context, deleting bool) ([]endpoint.Endpoin
 	return sortedByID(slices.DeleteFunc(all, func(x endpoint.Endpoint) bool { return x.Deleting != deleting })), nil
 }
 
-// shownEndpoint is an endpoint as workers may read it. They have no access to
+// workerEndpoint is an endpoint as workers may read it. They have no access to
 // the bucket of endpoints, which holds secrets: the environment, and what signs
 // webhooks.
-type shownEndpoint struct {
+type workerEndpoint struct {
 	endpoint.Endpoint
 	// Source is the revision of the endpoint that this was made from.
 	Source uint64 `json:"source"`
 }
 
-// show writes what workers may read of the endpoint at this revision, unless a
-// later one is shown already.
-func (e *Endpoints) show(ctx context.Context, of endpoint.Endpoint, revision uint64) error {
-	_, err := e.shown.change(ctx, of.ID, func(old shownEndpoint, found bool) (shownEndpoint, error) {
+// copyForWorkers writes what workers may read of the endpoint at this revision, unless
+// they have a later one already.
+func (e *Endpoints) copyForWorkers(ctx context.Context, of endpoint.Endpoint, revision uint64) error {
+	_, err := e.forWorkers.change(ctx, of.ID, func(old workerEndpoint, found bool) (workerEndpoint, error) {
 		if found && old.Source >= revision {
 			return old, errUnchanged
 		}
-		return shownEndpoint{of.ForWorkers(), revision}, nil
+		return workerEndpoint{of.ForWorkers(), revision}, nil
 	})
 	return ignoreUnchanged(err)
 }
 
-// hide removes what workers read of an endpoint, if there is no such endpoint.
-func (e *Endpoints) hide(ctx context.Context, id string) error {
-	shown, err := e.shown.get(ctx, id)
+// removeWorkerCopy removes what workers read of an endpoint, if there is no such endpoint.
+func (e *Endpoints) removeWorkerCopy(ctx context.Context, id string) error {
+	copied, err := e.forWorkers.get(ctx, id)
 	if errors.Is(err, ErrNotFound) {
 		return nil
 	}
@@ -312,37 +312,37 @@ func (e *Endpoints) hide(ctx context.Context, id string) error {
 	if _, err := e.table.get(ctx, id); !errors.Is(err, ErrNotFound) {
 		return err // nil: it was made again
 	}
-	if err := e.shown.deleteAt(ctx, id, shown.revision); !errors.Is(err, ErrConflict) {
+	if err := e.forWorkers.deleteAt(ctx, id, copied.revision); !errors.Is(err, ErrConflict) {
 		return err
 	}
 	return nil
 }
 
-// ShowAll makes what workers read of the endpoints true, after an upgrade or a
+// RepairWorkerCopies makes what workers read of the endpoints true, after an upgrade or a
 // crash between the two writes.
-func (e *Endpoints) ShowAll(ctx context.Context) error {
+func (e *Endpoints) RepairWorkerCopies(ctx context.Context) error {
 	all, err := e.table.list(ctx, jetstream.AllKeys)
 	if err != nil {
 		return err
 	}
-	shown, err := e.shown.list(ctx, jetstream.AllKeys)
+	copies, err := e.forWorkers.list(ctx, jetstream.AllKeys)
 	if err != nil {
 		return err
 	}
-	left := make(map[string]uint64, len(shown))
-	for _, s := range shown {
-		left[s.key] = s.value.Source
+	left := make(map[string]uint64, len(copies))
+	for _, c := range copies {
+		left[c.key] = c.value.Source
 	}
 	for _, x := range all {
 		if left[x.key] < x.revision {
-			if err := e.show(ctx, x.value, x.revision); err != nil {
+			if err := e.copyForWorkers(ctx, x.value, x.revision); err != nil {
 				return err
 			}
 		}
 		delete(left, x.key)
 	}
 	for id := range left {
-		if err := e.hide(ctx, id); err != nil {
+		if err := e.removeWorkerCopy(ctx, id); err != nil {
 			return err
 		}
 	}

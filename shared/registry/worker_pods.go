@@ -31,8 +31,8 @@ type ForWorker struct {
 // nil log is silence.
 func NewForWorker(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*ForWorker, error) {
 	o := newOpener(js, log)
-	shown := open[endpoint.Endpoint](ctx, o, streams.BucketWorkerEndpoints)
-	endpoints := &Endpoints{table: shown, cache: newCache(shown, o.log)}
+	copies := open[endpoint.Endpoint](ctx, o, streams.BucketWorkerEndpoints)
+	endpoints := &Endpoints{table: copies, cache: newCache(copies, o.log)}
 	r := &ForWorker{Endpoints: endpoints, Workers: newWorkers(ctx, o), Pods: newWorkerPods(ctx, o)}
 	return r, o.err
 }

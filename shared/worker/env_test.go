@@ -63,7 +63,7 @@ func newEnv(t *testing.T, change ...func(*endpoint.Endpoint)) *env {
 	if s.reg, err = registry.New(t.Context(), b.JS, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.reg.Endpoints.ShowAll(t.Context()); err != nil {
+	if err := s.reg.Endpoints.RepairWorkerCopies(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	testenv.Background(t, s.q.Run)

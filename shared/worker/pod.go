@@ -40,10 +40,10 @@ func (p *presence) recordRunning(ctx context.Context) {
 	kept, err := p.pods.Appear(ctx, p.pod, p.pod.Started, p.clock())
 	switch {
 	case err == nil:
-		p.appeared, p.shown, p.looked = true, kept.Driver == "", time.Now()
+		p.appeared, p.ownsRecord, p.looked = true, kept.Driver == "", time.Now()
 		p.applyDrain(kept)
 	case errors.Is(err, pod.ErrConflict), errors.Is(err, registry.ErrInvalid):
-		p.appeared, p.shown = true, false // it will not be otherwise
+		p.appeared, p.ownsRecord = true, false // it will not be otherwise
 		p.log.WarnContext(ctx, "no pod of this worker is shown", "err", err)
 	default:
 		p.appeared = false
@@ -54,7 +54,7 @@ func (p *presence) recordRunning(ctx context.Context) {
 // recordLeft makes the pod's record say that it ended in order. How one of a driver ended, that
 // driver says; a pod that another worker has is not this one's to end.
 func (p *presence) recordLeft(ctx context.Context) {
-	if !p.shown {
+	if !p.ownsRecord {
 		return
 	}
 	change := "its worker left"

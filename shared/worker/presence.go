@@ -41,11 +41,11 @@ type presence struct {
 	sleep     wakeup.Signal // the worker is to sleep
 	wake      wakeup.Signal // it is to wake
 
-	beating  sync.Mutex // one beat at a time
-	appeared bool       // the pod is on record, or cannot be
-	shown    bool       // the record is this worker's, and no driver's
-	heard    time.Time  // the last beat that was taken
-	looked   time.Time  // when the pod's record was last read
+	beating    sync.Mutex // one beat at a time
+	appeared   bool       // the pod is on record, or cannot be
+	ownsRecord bool       // the pod's record is this worker's to end, and no driver's
+	heard      time.Time  // the last beat that was taken
+	looked     time.Time  // when the pod's record was last read
 
 	mu      sync.Mutex
 	self    registry.Worker

@@ -12,7 +12,7 @@ import (
 
 // What workers read of an endpoint follows it, holds no secret, and is made true
 // again where a crash or an older program left it behind.
-func TestWorkersAreShownEndpointsWithoutSecrets(t *testing.T) {
+func TestWorkersReadEndpointsWithoutSecrets(t *testing.T) {
 	b := newBus(t)
 	r := open(t, b)
 	worker, err := registry.NewForWorker(t.Context(), b.JS, nil)
@@ -26,18 +26,18 @@ func TestWorkersAreShownEndpointsWithoutSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shown := func(version int) {
+	workersRead := func(version int) {
 		t.Helper()
 		got, err := worker.Endpoints.Get(t.Context(), "ep")
 		if err != nil || got.Version != version || got.Lease != made.Lease || got.MaxLost != made.MaxLost || !got.Created.Equal(made.Created) {
 			t.Errorf("got %+v, %v, want version %d", got, err, version)
 		}
 	}
-	shown(1)
+	workersRead(1)
 	if _, err := r.Endpoints.Update(t.Context(), "ep", func(e endpoint.Endpoint) (endpoint.Endpoint, error) { return e, nil }); err != nil {
 		t.Fatal(err)
 	}
-	shown(2)
+	workersRead(2)
 
 	kv, err := b.JS.KeyValue(t.Context(), streams.BucketWorkerEndpoints)
 	if err != nil {
@@ -54,11 +54,11 @@ func TestWorkersAreShownEndpointsWithoutSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := r.Endpoints.ShowAll(t.Context()); err != nil {
+		if err := r.Endpoints.RepairWorkerCopies(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	shown(2)
+	workersRead(2)
 	if keys, err := kv.Keys(t.Context()); err != nil || len(keys) != 1 {
 		t.Errorf("got %v, %v, want ep alone", keys, err)
 	}
