@@ -47,15 +47,15 @@ type ClientConfig struct {
 // reads, the server's clock, and since when the server has answered without a gap.
 // It is safe for concurrent use.
 type Client struct {
-	nc           *nats.Conn
-	cfg          ClientConfig
-	log          *slog.Logger
-	clock        *Clock
-	availability *Availability
-	requester    requester
-	commits      barrier.Groups               // by stream
-	barrier      atomic.Pointer[barrier.Func] // nil while none is known
-	single       atomic.Bool                  // the server that was asked last is the only one
+	nc            *nats.Conn
+	cfg           ClientConfig
+	log           *slog.Logger
+	clock         *Clock
+	availability  *Availability
+	requester     requester
+	confirmations barrier.Groups               // by stream: of its leader; no fsync
+	barrier       atomic.Pointer[barrier.Func] // nil while none is known
+	single        atomic.Bool                  // the server that was asked last is the only one
 }
 
 // NewClient binds a client to a connection and measures the server's time. It

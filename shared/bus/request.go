@@ -118,7 +118,7 @@ func (c *Client) explain(ctx context.Context, e *APIError, stream, doing string)
 // takes a majority: a leader that was cut off cannot. Callers that come at the same time
 // share one request.
 func (c *Client) Commit(ctx context.Context, stream, subject, body string) error {
-	return c.commits.Of(stream).Do(ctx, func(ctx context.Context) error {
+	return c.confirmations.Of(stream).Do(ctx, func(ctx context.Context) error {
 		err := c.command(ctx, stream, subject, []byte(body), "confirm the leader of "+stream)
 		if refused, _ := errors.AsType[*APIError](err); refused != nil && (refused.ErrorCode == codeDeleteFailed || refused.ErrorCode == codeStreamFailed) {
 			return nil

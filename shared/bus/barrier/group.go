@@ -3,8 +3,9 @@
 // not lose it in a power loss waits at a barrier, where all who wait at the
 // same time are let through by the same fsync.
 //
-// Group is what they share it by. The fsync itself happens beside the server,
-// in bus/embedded; Serve offers it to other processes and Remote asks for it.
+// Group is what they share it by. The fsync itself happens beside the server, in
+// shared/bus/embedded/files.go; Serve offers it to other processes and Remote asks for
+// it. Who has to wait calls bus.Client.WaitDurable.
 package barrier
 
 import (
