@@ -2,9 +2,10 @@
 // find what is wrong with it and mend it. It has no access of its own: it asks the API
 // through package client, with the key that its reader signed in with.
 //
-// Reading order: console.go (Service), session.go (sign-in, cookies), security.go (what
-// each request must show and each answer carries), screens.go (the table of screens and
-// actions), visit.go (one request), live.go (what changes while a page is open).
+// Reading order: console.go (Service), session.go (sign-in, cookies; the key is sealed in
+// shared/registry/sessions.go), security.go (what each request must show and each answer
+// carries), screens.go (the table of screens and actions), visit.go (one request), live.go
+// (what changes while a page is open).
 //
 // # A screen
 //
