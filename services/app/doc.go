@@ -4,7 +4,8 @@
 // which part needs which other, and what to print at the start.
 //
 // Reading order: config.go (what can be set), dev.go and serve.go (which parts are
-// wanted), node.go (puts them together). admin.go has backup, restore and doctor.
+// wanted), node.go (puts them together), restart.go (restarts the embedded server when its
+// disk takes writes again). admin.go has backup, restore and doctor.
 //
 // A flag of dev or serve is a field of a struct in config.go; its tags are the
 // name, the variable, the default and the help text. docs/configuration.md is
