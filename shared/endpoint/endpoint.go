@@ -104,10 +104,10 @@ type Endpoint struct {
 	// WebhookSecret signs webhooks. It is made with the endpoint and shown to
 	// admins only.
 	WebhookSecret string `json:"webhookSecret"`
-	// WebhookSecretBefore signs too, until WebhookSecretOverlap: receivers have
+	// WebhookSecretBefore signs too, until WebhookSecretBeforeUntil: receivers have
 	// that long to learn the new one. "" means no earlier secret.
-	WebhookSecretBefore  string    `json:"webhookSecretBefore,omitempty"`
-	WebhookSecretOverlap time.Time `json:"webhookSecretOverlap,omitzero"`
+	WebhookSecretBefore      string    `json:"webhookSecretBefore,omitempty"`
+	WebhookSecretBeforeUntil time.Time `json:"webhookSecretOverlap,omitzero"`
 	// WebhookRetries are the pauses between attempts to deliver a webhook, so
 	// there is one attempt more than pauses. Nil means twice 10 s, as the
 	// contract has it; at most 20, of 1 s to 24 h each.

@@ -42,14 +42,14 @@ func NewWebhookSecret() string {
 // WithNewSecret returns e with another webhook secret; the present one signs
 // beside it until then. A time in the past ends it at once.
 func (e Endpoint) WithNewSecret(secret string, until time.Time) Endpoint {
-	e.WebhookSecretBefore, e.WebhookSecretOverlap = e.WebhookSecret, until
+	e.WebhookSecretBefore, e.WebhookSecretBeforeUntil = e.WebhookSecret, until
 	e.WebhookSecret = secret
 	return e
 }
 
 // WebhookSecrets are those that sign a webhook now, the newest first.
 func (e Endpoint) WebhookSecrets(now time.Time) []string {
-	if e.WebhookSecretBefore != "" && now.Before(e.WebhookSecretOverlap) {
+	if e.WebhookSecretBefore != "" && now.Before(e.WebhookSecretBeforeUntil) {
 		return []string{e.WebhookSecret, e.WebhookSecretBefore}
 	}
 	return []string{e.WebhookSecret}
