@@ -94,16 +94,16 @@ func (s *Service) collect(c *fiber.Ctx, p *poll, who caller, most int) []*queue.
 	consumer := s.queue.Remote.Consume(who.endpoint, who.worker, s.cfg.Confirm)
 	defer consumer.Close()
 	// A job is given to a worker that is there and may have it, so look just before.
-	wanted := func() bool {
+	stillWanted := func() bool {
 		return p.Err() == nil && !web.Gone(c) && s.open(p, who, p.began)
 	}
-	runs := func(id job.ID) bool { return s.stillRuns(who, id) }
+	alreadyRuns := func(id job.ID) bool { return s.stillRuns(who, id) }
 	var taken []*queue.Lease
 	size := 0
 	// A large input without room is left to who has it.
 	ctx := queue.WithPayloadClaim(p, func(bytes int) error { return web.ClaimAnswer(c, size+bytes) })
 	for len(taken) < most && size < maxBatchBytes {
-		lease, err := nextOf(ctx, consumer, wanted, runs, len(taken) > 0)
+		lease, err := nextOf(ctx, consumer, stillWanted, alreadyRuns, len(taken) > 0)
 		if err != nil {
 			break // no job, and no worker waits any longer
 		}
@@ -117,13 +117,13 @@ func (s *Service) collect(c *fiber.Ctx, p *poll, who caller, most int) []*queue.
 	return taken
 }
 
-func nextOf(ctx context.Context, consumer *queue.Consumer, wanted func() bool, runs func(job.ID) bool, more bool) (*queue.Lease, error) {
-	if more {
+func nextOf(ctx context.Context, consumer *queue.Consumer, stillWanted func() bool, alreadyRuns func(job.ID) bool, inBatch bool) (*queue.Lease, error) {
+	if inBatch {
 		within, cancel := context.WithTimeout(ctx, nextTimeout)
 		defer cancel()
 		ctx = within
 	}
-	return consumer.NextIf(ctx, wanted, runs, more)
+	return consumer.NextIf(ctx, stillWanted, alreadyRuns, inBatch)
 }
 
 // sentPart is how much of an answer is written before the jobs are kept for the worker that

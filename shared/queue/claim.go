@@ -162,7 +162,7 @@ func (c *Consumer) readEarlier(ctx context.Context, m *received, msg *record.Rec
 	switch {
 	case err != nil:
 		m.postpone(c.e.Lease, time.Second)
-	case m.together && mayBeUnreceived(r):
+	case m.inBatch && mayBeUnreceived(r):
 		m.release(c.e.Lease)
 		err = ErrClosed
 	}

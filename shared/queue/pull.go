@@ -206,8 +206,8 @@ type received struct {
 	server string
 	// steady: service was steady when it came, so it was sent just before.
 	steady bool
-	// together: the worker gets the job along with others.
-	together bool
+	// inBatch: the worker gets the job along with others.
+	inBatch bool
 }
 
 // fresh reports whether the delivery is this process's still: after a lease the

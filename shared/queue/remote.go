@@ -61,13 +61,13 @@ func (rm *Remote) Consume(e endpoint.Endpoint, worker string, confirm time.Durat
 // still runs.
 const stillRunsDelay = time.Second
 
-// NextIf is Next for a worker that may have left: wanted is asked when there
-// is a job, before it is picked up, and false leaves the job to others and
-// returns ErrClosed. So does runs for a job of which the worker still runs an
-// earlier run, and NextIf goes on. together says that the worker gets the job along with
-// others: a job that may not have been received before is left in the queue, and NextIf
-// returns ErrClosed. Once ctx ends, a job that is being picked up is still returned.
-func (c *Consumer) NextIf(ctx context.Context, wanted func() bool, runs func(job.ID) bool, together bool) (*Lease, error) {
+// NextIf is Next for a worker that may have left: stillWanted is asked when there is a
+// job, before it is picked up, and false leaves the job to others and returns ErrClosed.
+// alreadyRuns says that the worker still runs an earlier run of a job: it is left to others
+// too, and NextIf goes on. inBatch says that the worker gets the job along with others: a
+// job that may not have been received before is left in the queue, and NextIf returns
+// ErrClosed. Once ctx ends, a job that is being picked up is still returned.
+func (c *Consumer) NextIf(ctx context.Context, stillWanted func() bool, alreadyRuns func(job.ID) bool, inBatch bool) (*Lease, error) {
 	s, err := c.enter()
 	if err != nil {
 		return nil, err
@@ -78,16 +78,16 @@ func (c *Consumer) NextIf(ctx context.Context, wanted func() bool, runs func(job
 		if err != nil {
 			return nil, err
 		}
-		if !wanted() {
+		if !stillWanted() {
 			m.release(c.e.Lease)
 			return nil, ErrClosed
 		}
-		if runs(streams.JobOf(m.Subject)) {
+		if alreadyRuns(streams.JobOf(m.Subject)) {
 			m.postpone(c.e.Lease, stillRunsDelay)
 			continue
 		}
 		c.q.Reach(AfterDelivery)
-		m.together = together
+		m.inBatch = inBatch
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.claimTimeout())
 		lease, err := c.claim(within, m)
 		cancel()

@@ -225,10 +225,10 @@ func TestAJobThatMayNotHaveBeenReceivedJoinsNoOthers(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t)
 	id := s.submit(t)
-	handed := func(together bool) (*Lease, error) {
+	handed := func(inBatch bool) (*Lease, error) {
 		consumer := s.q.Remote.Consume(s.e, "w", 200*time.Millisecond)
 		defer consumer.Close()
-		return consumer.NextIf(t.Context(), always, never, together)
+		return consumer.NextIf(t.Context(), always, never, inBatch)
 	}
 	if l, err := handed(true); err != nil || l.Job.ID != id || l.Unreceived() {
 		t.Fatalf("got %+v, %v, want %s, which was handed to nobody before", l, err, id)
