@@ -2,6 +2,11 @@
 // outside: look at its health (Doctor), copy all of it while it runs (Backup),
 // and bring a copy back (Restore). It speaks NATS.
 //
+// Reading order: backup.go with snapshot.go (the server's copy of a stream) and tail.go (what
+// was written meanwhile), verify_backup.go, restore.go; doctor.go (the order of the checks)
+// with doctor_server.go (NATS itself) and deep.go (every message); system.go (the same
+// findings for a page of the console).
+//
 // # What a backup is worth
 //
 // A backup is a folder: one file for each stream or bucket as the server copies

@@ -13,7 +13,8 @@
 //
 // Fiber reuses the memory of a request: strings and bytes that outlive the
 // handler must be copied. A request's context does not end when the client
-// leaves; handlers that wait use [LongPoll].
+// leaves; handlers that wait use [LongPoll]. It ends when the key of the request is revoked
+// (longpoll.go asks for it, auth.go answers 401).
 //
 // A body is read before its request is routed (body.go): up to Config.BodyLimit, and over
 // [SmallBody] with room in the budget of all bodies (memory.go). [MaxBody] is the bound of a
