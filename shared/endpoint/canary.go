@@ -7,28 +7,28 @@ import (
 	"time"
 )
 
-// RolloutReplace is the rollout that replaces workers of the former version one by one.
+// rolloutReplace is the rollout that replaces workers of the former version one by one.
 // The other one is a canary, "canary:10%": that share of the workers tries a new version
 // first.
-const RolloutReplace = "replace"
+const rolloutReplace = "replace"
 
-// canaryPrefix begins the text of a canary, MaxCanaryPercent is its greatest share.
+// canaryPrefix begins the text of a canary, maxCanaryPercent is its greatest share.
 const (
 	canaryPrefix     = "canary:"
-	MaxCanaryPercent = 99
+	maxCanaryPercent = 99
 )
 
-// ParseRollout reads a rollout: the share of a canary in percent, 0 for RolloutReplace and
-// "". It returns a *FieldError.
+// ParseRollout reads a rollout: the share of a canary in percent, 0 for "replace"
+// and "". It returns a *FieldError.
 func ParseRollout(text string) (percent int, err error) {
-	if text == "" || text == RolloutReplace {
+	if text == "" || text == rolloutReplace {
 		return 0, nil
 	}
 	digits, canary := strings.CutPrefix(text, canaryPrefix)
 	digits, whole := strings.CutSuffix(digits, "%")
 	percent, err = strconv.Atoi(digits)
-	if !canary || !whole || err != nil || percent < 1 || percent > MaxCanaryPercent {
-		return 0, &FieldError{"rollout", fmt.Sprintf("must be %q or %q with 1 to %d in place of 10, got %.50q", RolloutReplace, canaryPrefix+"10%", MaxCanaryPercent, text)}
+	if !canary || !whole || err != nil || percent < 1 || percent > maxCanaryPercent {
+		return 0, &FieldError{"rollout", fmt.Sprintf("must be %q or %q with 1 to %d in place of 10, got %.50q", rolloutReplace, canaryPrefix+"10%", maxCanaryPercent, text)}
 	}
 	return percent, nil
 }
@@ -36,7 +36,7 @@ func ParseRollout(text string) (percent int, err error) {
 // RolloutText is what ParseRollout reads.
 func RolloutText(percent int) string {
 	if percent == 0 {
-		return RolloutReplace
+		return rolloutReplace
 	}
 	return fmt.Sprintf("%s%d%%", canaryPrefix, percent)
 }

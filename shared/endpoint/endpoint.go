@@ -167,7 +167,7 @@ const (
 	MaxMaxQueueBytes     = 1_000_000_000_000
 	defaultMaxQueueJobs  = 1_000_000
 	MaxMaxQueueJobs      = 1_000_000_000
-	MaxFailureBudget     = 1000
+	maxFailureBudget     = 1000
 )
 
 // maxID is the longest id, in bytes.
@@ -259,8 +259,8 @@ func (e Endpoint) completeCounts() (Endpoint, error) {
 	}{
 		{"maxLostWorkers", e.MaxLost, 1, 100},
 		{"requestsPerWorker", e.RequestsPerWorker, 0, 100_000},
-		{"rollout", e.CanaryPercent, 0, MaxCanaryPercent},
-		{"failureBudget", e.FailureBudget, 0, MaxFailureBudget},
+		{"rollout", e.CanaryPercent, 0, maxCanaryPercent},
+		{"failureBudget", e.FailureBudget, 0, maxFailureBudget},
 		{"workersMax", e.WorkersMax, 0, 1000},
 		{"workersMin", e.WorkersMin, 0, e.WorkersMax},
 		{"partition", e.Partition, 0, 1023},

@@ -20,11 +20,11 @@ const (
 // Bounds and defaults of scaling.
 const (
 	defaultScalerValue = 4
-	MaxScalerValue     = 100_000
+	maxScalerValue     = 100_000
 	defaultIdleTimeout = 5 * time.Second
 	MinIdleTimeout     = time.Second
 	MaxIdleTimeout     = time.Hour
-	MinSleepTimeout    = time.Second
+	minSleepTimeout    = time.Second
 	MaxSleepTimeout    = 7 * 24 * time.Hour
 	// MaxPause is the longest pause; one without an end is that long.
 	MaxPause = 365 * 24 * time.Hour
@@ -73,7 +73,7 @@ type GPU struct {
 	// oldest CUDA, as "12.4"; 0 and "" for any.
 	MinVRAMGB float64 `json:"minVramGb,omitempty"`
 	MinCUDA   string  `json:"minCuda,omitempty"`
-	// GPUShare is the part of one GPU that a worker gets, by memory: MinGPUShare to 1;
+	// GPUShare is the part of one GPU that a worker gets, by memory: 0.25 to 1;
 	// 0 means all of it.
 	GPUShare float64 `json:"gpuShare,omitempty"`
 	// Priority is -MaxPriority to MaxPriority: who gets a GPU first.
@@ -87,7 +87,7 @@ type GPU struct {
 
 // Bounds and defaults of GPU.
 const (
-	MinGPUShare        = 0.25
+	minGPUShare        = 0.25
 	MaxGPUTypes        = 100
 	maxGPUTypeBytes    = 191
 	MaxPriority        = 2
@@ -119,8 +119,8 @@ func (g GPU) check(count int) error {
 		return &FieldError{"minVramGb", fmt.Sprintf("must be between 0 and 1024, got %v", g.MinVRAMGB)}
 	case g.MinCUDA != "" && !cudaVersion.MatchString(g.MinCUDA):
 		return &FieldError{"minCudaVersion", fmt.Sprintf("must be a version like 12.4, got %.50q", g.MinCUDA)}
-	case g.GPUShare != 0 && !(g.GPUShare >= MinGPUShare && g.GPUShare <= 1):
-		return &FieldError{"gpuShare", fmt.Sprintf("must be between %v and 1, got %v", MinGPUShare, g.GPUShare)}
+	case g.GPUShare != 0 && !(g.GPUShare >= minGPUShare && g.GPUShare <= 1):
+		return &FieldError{"gpuShare", fmt.Sprintf("must be between %v and 1, got %v", minGPUShare, g.GPUShare)}
 	case g.GPUShare != 0 && g.GPUShare < 1 && count > 1:
 		return &FieldError{"gpuShare", fmt.Sprintf("must be 1 where gpuCount is more than 1, got %v with %d GPUs", g.GPUShare, count)}
 	case g.Priority < -MaxPriority || g.Priority > MaxPriority:
@@ -148,11 +148,11 @@ func (e Endpoint) completeFleet() (Endpoint, error) {
 	switch {
 	case e.ScalerType != QueueDelay && e.ScalerType != RequestCount:
 		return e, &FieldError{"scalerType", fmt.Sprintf(`must be "QUEUE_DELAY" or "REQUEST_COUNT", got %.50q`, e.ScalerType)}
-	case e.ScalerValue < 1 || e.ScalerValue > MaxScalerValue:
-		return e, &FieldError{"scalerValue", fmt.Sprintf("must be between 1 and %d, got %d", MaxScalerValue, e.ScalerValue)}
+	case e.ScalerValue < 1 || e.ScalerValue > maxScalerValue:
+		return e, &FieldError{"scalerValue", fmt.Sprintf("must be between 1 and %d, got %d", maxScalerValue, e.ScalerValue)}
 	case e.IdleTimeout < MinIdleTimeout || e.IdleTimeout > MaxIdleTimeout:
 		return e, &FieldError{"idleTimeout", fmt.Sprintf("must be between 1 and 3600 seconds, got %v", e.IdleTimeout.Seconds())}
-	case e.SleepTimeout != 0 && (e.SleepTimeout < MinSleepTimeout || e.SleepTimeout > MaxSleepTimeout):
+	case e.SleepTimeout != 0 && (e.SleepTimeout < minSleepTimeout || e.SleepTimeout > MaxSleepTimeout):
 		return e, &FieldError{"sleepTimeout", fmt.Sprintf("must be 0, or between 1 and %d seconds, got %v", int(MaxSleepTimeout.Seconds()), e.SleepTimeout.Seconds())}
 	case e.SleepGPUShare != nil && !(*e.SleepGPUShare >= 0 && *e.SleepGPUShare <= 1):
 		return e, &FieldError{"sleepGpuShare", fmt.Sprintf("must be between 0 and 1, got %v", *e.SleepGPUShare)}

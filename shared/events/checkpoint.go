@@ -127,9 +127,9 @@ func (l *Log) Position(ctx context.Context, name string) (uint64, error) {
 	return seq, nil
 }
 
-// SetPosition says that all up to seq is done. It needs no comparison: if two
+// setPosition says that all up to seq is done. It needs no comparison: if two
 // readers of a name say so, both are right. It returns bus.ErrUnavailable.
-func (l *Log) SetPosition(ctx context.Context, name string, seq uint64) error {
+func (l *Log) setPosition(ctx context.Context, name string, seq uint64) error {
 	return l.setPositionValue(ctx, name, seq)
 }
 

@@ -225,7 +225,7 @@ func TestPositions(t *testing.T) {
 	l := open(t, newBus(t))
 	for _, want := range []uint64{0, 7, 3} {
 		if want > 0 {
-			if err := l.SetPosition(t.Context(), "x", want); err != nil {
+			if err := l.setPosition(t.Context(), "x", want); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -127,7 +127,7 @@ func (f *fold) step(ctx context.Context) (full bool, err error) {
 	}
 	before := f.counted
 	if f.after = page.next - 1; f.after > f.counted {
-		if err := f.l.SetPosition(ctx, countsPosition, f.after); err != nil {
+		if err := f.l.setPosition(ctx, countsPosition, f.after); err != nil {
 			return false, err
 		}
 		f.counted = f.after

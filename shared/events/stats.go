@@ -77,7 +77,7 @@ func (f *statsFold) start(ctx context.Context, counted uint64) (uint64, error) {
 		return 0, err
 	}
 	if data == nil {
-		return counted, f.l.SetPosition(ctx, statsPosition, counted)
+		return counted, f.l.setPosition(ctx, statsPosition, counted)
 	}
 	return f.l.Position(ctx, statsPosition)
 }
@@ -320,7 +320,7 @@ func (f *statsFold) save(ctx context.Context, after uint64) error {
 		}
 	}
 	if after != f.position {
-		if err := f.l.SetPosition(ctx, statsPosition, after); err != nil {
+		if err := f.l.setPosition(ctx, statsPosition, after); err != nil {
 			return err
 		}
 		f.position = after

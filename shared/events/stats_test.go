@@ -170,7 +170,7 @@ func TestStatsAreTheCountsWhateverHappens(t *testing.T) {
 			}
 		}
 		if i%20 == 9 { // as after a crash before the position was written
-			if err := l.SetPosition(t.Context(), statsPosition, uint64(i/3)); err != nil {
+			if err := l.setPosition(t.Context(), statsPosition, uint64(i/3)); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -20,13 +20,13 @@ func TestTrimRemovesTheOldestThatAreCounted(t *testing.T) {
 		t.Errorf("nothing is counted: got %d removed, %v", removed, err)
 	}
 	const counted = 20
-	if err := l.SetPosition(t.Context(), countsPosition, counted+5); err != nil {
+	if err := l.setPosition(t.Context(), countsPosition, counted+5); err != nil {
 		t.Fatal(err)
 	}
 	if removed, err := l.Trim(t.Context(), 1, 100); removed != 0 || err != nil {
 		t.Errorf("nothing is in STATS: got %d removed, %v", removed, err)
 	}
-	if err := l.SetPosition(t.Context(), statsPosition, counted); err != nil {
+	if err := l.setPosition(t.Context(), statsPosition, counted); err != nil {
 		t.Fatal(err)
 	}
 	if removed, err := l.Trim(t.Context(), 1<<30, 100); removed != 0 || err != nil {

@@ -22,19 +22,19 @@ const (
 	MaxReadme = 64 << 10
 	// MaxGPUTypes bounds the kinds of GPU that a pod asks for.
 	MaxGPUTypes = 100
-	// MaxWords bounds the words of entrypoint and command each, MaxWordBytes
-	// their length together; MaxEnv the variables, MaxEnvBytes their names and
-	// values together; and MaxPorts the ports.
-	MaxWords     = 100
+	// maxWords bounds the words of entrypoint and command each, MaxWordBytes
+	// their length together; maxEnv the variables, MaxEnvBytes their names and
+	// values together; and maxPorts the ports.
+	maxWords     = 100
 	MaxWordBytes = 64 << 10
-	MaxEnv       = 200
+	maxEnv       = 200
 	MaxEnvBytes  = 64 << 10
-	MaxPorts     = 100
+	maxPorts     = 100
 	// MaxDiskGB bounds disks and volumes.
 	MaxDiskGB = 1 << 20
-	// MaxGPUs, MaxVCPUs and MaxMemoryGB bound the limits of a pod.
-	MaxGPUs     = 64
-	MaxVCPUs    = 1024
+	// maxGPUs, maxVCPUs and MaxMemoryGB bound the limits of a pod.
+	maxGPUs     = 64
+	maxVCPUs    = 1024
 	MaxMemoryGB = 65536
 	// MaxInitTimeout bounds Spec.InitTimeout.
 	MaxInitTimeout = 24 * time.Hour
@@ -137,8 +137,8 @@ func (s Spec) checkNumbers() error {
 		field       string
 		value, most float64
 	}{
-		{"gpuCount", float64(s.GPUs), MaxGPUs},
-		{"vcpuCount", s.VCPUs, MaxVCPUs},
+		{"gpuCount", float64(s.GPUs), maxGPUs},
+		{"vcpuCount", s.VCPUs, maxVCPUs},
 		{"memoryInGb", s.MemoryGB, MaxMemoryGB},
 		{"containerDiskInGb", float64(s.DiskGB), MaxDiskGB},
 		{"volumeInGb", float64(s.VolumeGB), MaxDiskGB},
@@ -173,8 +173,8 @@ func checkName(name string) error {
 }
 
 func checkWords(field string, words []string) error {
-	if len(words) > MaxWords {
-		return &FieldError{field, fmt.Sprintf("must have at most %d words, got %d", MaxWords, len(words))}
+	if len(words) > maxWords {
+		return &FieldError{field, fmt.Sprintf("must have at most %d words, got %d", maxWords, len(words))}
 	}
 	size := 0
 	for i, word := range words {
@@ -194,8 +194,8 @@ func checkWords(field string, words []string) error {
 
 // checkEnv refuses what an environment cannot hold.
 func checkEnv(env map[string]string) error {
-	if len(env) > MaxEnv {
-		return &FieldError{"env", fmt.Sprintf("must have at most %d variables, got %d", MaxEnv, len(env))}
+	if len(env) > maxEnv {
+		return &FieldError{"env", fmt.Sprintf("must have at most %d variables, got %d", maxEnv, len(env))}
 	}
 	size := 0
 	for name, value := range env {
@@ -219,8 +219,8 @@ func checkEnv(env map[string]string) error {
 var portForm = regexp.MustCompile(`^([1-9][0-9]{0,4})/(http|tcp)$`)
 
 func checkPorts(ports []string) error {
-	if len(ports) > MaxPorts {
-		return &FieldError{"ports", fmt.Sprintf("must be at most %d, got %d", MaxPorts, len(ports))}
+	if len(ports) > maxPorts {
+		return &FieldError{"ports", fmt.Sprintf("must be at most %d, got %d", maxPorts, len(ports))}
 	}
 	for i, port := range ports {
 		found := portForm.FindStringSubmatch(port)

@@ -26,8 +26,8 @@ const (
 // WholeGPU is the share, in hundredths, of a pod that shares its GPU with none.
 const WholeGPU = 100
 
-// MaxInventory bounds the accelerators of one machine.
-const MaxInventory = 64
+// maxInventory bounds the accelerators of one machine.
+const maxInventory = 64
 
 var (
 	gpuUUID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
@@ -53,8 +53,8 @@ func ParseGPUs(text []byte) ([]GPU, error) {
 	if _, err := decoder.Token(); found == nil || !errors.Is(err, io.EOF) {
 		return nil, &FieldError{"", "must be one JSON list of GPUs"}
 	}
-	if len(found) > MaxInventory {
-		return nil, &FieldError{"", fmt.Sprintf("must have at most %d GPUs, got %d", MaxInventory, len(found))}
+	if len(found) > maxInventory {
+		return nil, &FieldError{"", fmt.Sprintf("must have at most %d GPUs, got %d", maxInventory, len(found))}
 	}
 	seen := map[string]bool{}
 	for i, g := range found {

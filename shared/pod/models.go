@@ -11,10 +11,10 @@ import (
 const ModelCachePath = "/runpod-volume/huggingface-cache/hub"
 
 const (
-	// MaxCachedModels bounds the models that one endpoint, template or pod names.
-	MaxCachedModels = 20
-	// MaxModelName bounds the name of a model, in bytes.
-	MaxModelName = 193
+	// maxCachedModels bounds the models that one endpoint, template or pod names.
+	maxCachedModels = 20
+	// maxModelName bounds the name of a model, in bytes.
+	maxModelName = 193
 )
 
 // modelName is how Hugging Face names models: words with a dot or a hyphen between them.
@@ -22,18 +22,18 @@ const (
 var modelName = regexp.MustCompile(`^[A-Za-z0-9_]+((\.|-|\.-|-\.)[A-Za-z0-9_]+)*(/[A-Za-z0-9_]+((\.|-|\.-|-\.)[A-Za-z0-9_]+)*)?$`)
 
 // ValidModel reports whether name may be that of a model, as "Qwen/Qwen3-8B".
-func ValidModel(name string) bool { return len(name) <= MaxModelName && modelName.MatchString(name) }
+func ValidModel(name string) bool { return len(name) <= maxModelName && modelName.MatchString(name) }
 
 // CheckModels returns a *FieldError for a list of models that cannot be, or names one twice.
 func CheckModels(names []string) error {
-	if len(names) > MaxCachedModels {
-		return &FieldError{"modelCache", fmt.Sprintf("must have at most %d models, got %d", MaxCachedModels, len(names))}
+	if len(names) > maxCachedModels {
+		return &FieldError{"modelCache", fmt.Sprintf("must have at most %d models, got %d", maxCachedModels, len(names))}
 	}
 	for i, name := range names {
 		field := fmt.Sprintf("modelCache[%d]", i)
 		switch {
 		case !ValidModel(name):
-			return &FieldError{field, fmt.Sprintf("must be a model as ORGANIZATION/NAME of at most %d bytes, got %.50q", MaxModelName, name)}
+			return &FieldError{field, fmt.Sprintf("must be a model as ORGANIZATION/NAME of at most %d bytes, got %.50q", maxModelName, name)}
 		case slices.Contains(names[:i], name):
 			return &FieldError{field, fmt.Sprintf("must differ from the others, got %q again", name)}
 		}
