@@ -201,7 +201,8 @@ func ParseRecord(subject string) (endpoint string, id job.ID, attempt int, err e
 // Events is the name of the stream that logs what happened to jobs.
 const Events = "EVENTS"
 
-// EventKinds are the kinds of events, in the order of a job's life.
+// EventKinds are the kinds of events, in the order of a job's life: those of events.Kinds,
+// which is above this package.
 func EventKinds() []string {
 	return []string{"queued", "started", "completed", "failed", "cancelled", "timed_out"}
 }

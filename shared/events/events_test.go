@@ -272,6 +272,18 @@ func TestCursors(t *testing.T) {
 	}
 }
 
+// The subject of an entry names kinds by the list of package streams, which leaves out
+// those that are not in it.
+func TestTheSubjectsOfEntriesNameEveryKind(t *testing.T) {
+	var kinds []string
+	for _, k := range Kinds() {
+		kinds = append(kinds, string(k))
+	}
+	if diff := cmp.Diff(streams.EventKinds(), kinds); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestALongErrorIsCutAtACharacter(t *testing.T) {
 	t.Parallel()
 	got := cut(strings.Repeat("x", maxErrorBytes-1) + "é" + "more")
