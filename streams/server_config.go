@@ -22,9 +22,8 @@ type ServerConfig struct {
 	Endpoint string
 	// Store is the folder of the streams. "" means /data.
 	Store string
-	// Listen is the address for clients, Monitor that of the health check, on
-	// this machine only. "" means 127.0.0.1:4222 and 127.0.0.1:8222.
-	Listen, Monitor string
+	// Listen is the address for clients. "" means 127.0.0.1:4222.
+	Listen string
 	// TLS are the files of a certificate, of its key, and of the authority of
 	// the others: all of them, for clients and between servers, must show one.
 	// nil means no TLS.
@@ -36,6 +35,9 @@ type ServerConfig struct {
 	// variable, as it is also a part of addresses, where the server expands none.
 	ClusterPassword string
 }
+
+// healthAddress is where a server answers health checks, of its own machine only.
+const healthAddress = "127.0.0.1:8222"
 
 // ServerTLS names files, as PEM.
 type ServerTLS struct{ Cert, Key, CA string }
@@ -53,7 +55,7 @@ func (s ServerConfig) String() string {
 	}
 	line("server_name: %s", name)
 	line("listen: %q", cmp.Or(s.Listen, "127.0.0.1:4222"))
-	line("http: %q", cmp.Or(s.Monitor, "127.0.0.1:8222"))
+	line("http: %q", healthAddress)
 	line("max_payload: 1MB")
 	line("jetstream { store_dir: %q, sync_interval: always }", cmp.Or(s.Store, "/data"))
 	if s.TLS != nil {
