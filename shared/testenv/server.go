@@ -60,13 +60,6 @@ func NewServer(t testing.TB) *Server {
 	return start(t, embedded.Config{})
 }
 
-// NewSyncServer starts a server that fsyncs each write before it acknowledges it,
-// as flightline dev does. About a tenth as fast as NewServer.
-func NewSyncServer(t testing.TB) *Server {
-	t.Helper()
-	return start(t, embedded.Config{SyncAlways: true})
-}
-
 // NewBarrierServer starts a server whose writes are on the disk only after a wait at a
 // barrier, which ServeBarrier serves, as flightline dev does with --sync group.
 func NewBarrierServer(t testing.TB) *Server {
@@ -77,7 +70,7 @@ func NewBarrierServer(t testing.TB) *Server {
 func start(t testing.TB, cfg embedded.Config) *Server {
 	t.Helper()
 	in := memory()
-	if cfg.SyncAlways || cfg.Barrier {
+	if cfg.Barrier {
 		in = "" // the disk is a part of it
 	}
 	cfg.Dir, cfg.User, cfg.Password = folder(t, in), user, password

@@ -13,7 +13,7 @@ import (
 
 func TestConnectionsWorkAgainAfterARestartAndDataIsKept(t *testing.T) {
 	t.Parallel()
-	for name, start := range map[string]func(testing.TB) *testenv.Server{"NewServer": testenv.NewServer, "NewSyncServer": testenv.NewSyncServer} {
+	for name, start := range map[string]func(testing.TB) *testenv.Server{"NewServer": testenv.NewServer, "NewBarrierServer": testenv.NewBarrierServer} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := start(t)
