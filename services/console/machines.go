@@ -79,7 +79,7 @@ func (m machine) has(text string) bool {
 
 // loadWaiting finds the endpoints whose jobs wait for a machine or a worker, and for what.
 func (d *machinesData) loadWaiting(v *visit) {
-	if !v.MaySome("read") {
+	if !v.mayReadSome() {
 		return
 	}
 	d.Needy.load(v, lastLoad[machinesData](v).Needy)

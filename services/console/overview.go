@@ -150,7 +150,7 @@ type attention struct{ Endpoint, Code, Text string }
 
 // loadOverview leads a key that reads no endpoint to the page of the system, which each may see.
 func loadOverview(v *visit) (any, error) {
-	if !v.MaySome("read") {
+	if !v.mayReadSome() {
 		return nil, &redirect{Root + "/system"}
 	}
 	after := v.query.Get("after")

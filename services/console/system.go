@@ -56,7 +56,7 @@ func loadSystem(v *visit) (any, error) {
 		}
 		slices.SortFunc(d.Keys, func(a, b client.Key) int { return cmp.Or(b.Created.Compare(a.Created), strings.Compare(a.ID, b.ID)) })
 	}
-	if !v.MaySome("read") {
+	if !v.mayReadSome() {
 		return d, nil
 	}
 	const most = 1000

@@ -78,9 +78,9 @@ func (v *visit) May(need, endpoint string) bool {
 	return registry.Key{Scopes: v.scopes}.Allows(endpoint, registry.Permission(need))
 }
 
-// MaySome reports whether it may on at least one endpoint.
-func (v *visit) MaySome(need string) bool {
-	return registry.Key{Scopes: v.scopes}.AllowsSome(registry.Permission(need))
+// mayReadSome reports whether the key may read at least one endpoint.
+func (v *visit) mayReadSome() bool {
+	return registry.Key{Scopes: v.scopes}.AllowsSome(registry.Read)
 }
 
 // follow has the screen loaded again as soon as something happens to a job of the endpoint;
