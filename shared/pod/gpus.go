@@ -80,7 +80,7 @@ func (g GPU) check(at string) error {
 		return &FieldError{at + "name", fmt.Sprintf("must have 1 to %d bytes, got %d", MaxName, len(g.Name))}
 	case g.MemoryMB < 1 || g.MemoryMB > 1<<30:
 		return &FieldError{at + "memoryMb", fmt.Sprintf("must be between 1 and %d, got %d", 1<<30, g.MemoryMB)}
-	case g.CUDA != "" && !ValidCUDA(g.CUDA):
+	case g.CUDA != "" && !cudaVersion.MatchString(g.CUDA):
 		return &FieldError{at + "cuda", fmt.Sprintf("must be a version like 12.4, got %.50q", g.CUDA)}
 	case len(g.Driver) > MaxName:
 		return &FieldError{at + "driver", fmt.Sprintf("must have at most %d bytes, got %d", MaxName, len(g.Driver))}
@@ -95,7 +95,5 @@ func (g GPU) check(at string) error {
 	return nil
 }
 
+// cudaVersion is a version of CUDA as "12.4".
 var cudaVersion = regexp.MustCompile(`^[0-9]{1,3}\.[0-9]{1,3}$`)
-
-// ValidCUDA reports whether text is a version of CUDA as "12.4".
-func ValidCUDA(text string) bool { return cudaVersion.MatchString(text) }
