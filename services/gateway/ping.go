@@ -82,11 +82,7 @@ const maxPingText = 1 << 10
 
 // pingText is a text of a ping, of which the beginning is kept.
 func pingText(c *fiber.Ctx, name string) string {
-	text := query(c, name)
-	if len(text) > maxPingText {
-		text = text[:maxPingText]
-	}
-	return strings.ToValidUTF8(text, "")
+	return job.Cut(query(c, name), maxPingText)
 }
 
 // pinged are the jobs that a ping names.

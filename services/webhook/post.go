@@ -8,9 +8,9 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
+	"flightline/shared/job"
 	"flightline/shared/netguard"
 )
 
@@ -77,7 +77,7 @@ func (s *Service) post(ctx context.Context, to target, header http.Header, body 
 	}
 	timeout.Reset(answerTimeout)
 	answer, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // as much as comes
-	got.answer = truncate(string(answer), maxAnswerKept)
+	got.answer = job.Cut(string(answer), maxAnswerKept)
 	return got, nil
 }
 
@@ -90,14 +90,9 @@ func (s *Service) explain(attempt context.Context, err error) string {
 	case errors.Is(context.Cause(attempt), context.DeadlineExceeded):
 		return "no answer within " + s.cfg.Timeout.String()
 	case errors.Is(err, netguard.ErrAddress):
-		return "the address is not allowed: " + truncate(err.Error(), maxErrorText)
+		return "the address is not allowed: " + job.Cut(err.Error(), maxErrorText)
 	case errors.Is(err, io.EOF):
 		return "the connection was closed without an answer"
 	}
-	return truncate(err.Error(), maxErrorText)
-}
-
-// truncate returns at most n bytes of text, valid UTF-8.
-func truncate(text string, n int) string {
-	return strings.ToValidUTF8(text[:min(n, len(text))], "")
+	return job.Cut(err.Error(), maxErrorText)
 }

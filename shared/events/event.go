@@ -2,7 +2,6 @@ package events
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"flightline/shared/api"
@@ -75,14 +74,6 @@ type Event struct {
 
 // maxErrorBytes is how much of an error text an event keeps, in bytes.
 const maxErrorBytes = 1 << 10
-
-// cut shortens an error text at a character boundary.
-func cut(text string) string {
-	if len(text) <= maxErrorBytes {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxErrorBytes], "")
-}
 
 // Type is the kind's name for subscribers: "job." and the kind.
 func (k Kind) Type() string { return typePrefix + string(k) }

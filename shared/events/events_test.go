@@ -284,14 +284,6 @@ func TestTheSubjectsOfEntriesNameEveryKind(t *testing.T) {
 	}
 }
 
-func TestALongErrorIsCutAtACharacter(t *testing.T) {
-	t.Parallel()
-	got := cut(strings.Repeat("x", maxErrorBytes-1) + "é" + "more")
-	if want := strings.Repeat("x", maxErrorBytes-1); got != want {
-		t.Errorf("got %d bytes ending in %q, want %d", len(got), got[len(got)-2:], len(want))
-	}
-}
-
 func TestLast(t *testing.T) {
 	t.Parallel()
 	l := open(t, newBus(t))

@@ -135,7 +135,7 @@ func inherits[T comparable](before, now T) bool {
 func eventBehind(before, e Event, usual wireUsual) wireEvent {
 	w := wireEvent{
 		Kind: e.Kind, At: msBetween(e.Submitted, e.At), Run: changed(before.Run, e.Run), Worker: changed(before.Worker, e.Worker),
-		Retries: changed(before.Retries, e.Retries), Lost: changed(before.Lost, e.Lost), Error: cut(e.Error),
+		Retries: changed(before.Retries, e.Retries), Lost: changed(before.Lost, e.Lost), Error: job.Cut(e.Error, maxErrorBytes),
 	}
 	if e.Cause != "" && e.Cause != stats.Cause(w.Error) {
 		w.Cause = e.Cause

@@ -53,5 +53,9 @@ func CutError(text string) string {
 	if len(text) <= MaxError {
 		return text
 	}
-	return strings.ToValidUTF8(text[:MaxError-len(mark)], "") + mark
+	return Cut(text, MaxError-len(mark)) + mark
 }
+
+// Cut returns at most the first n bytes of text, cut at a character boundary and without
+// what is no UTF-8. n is 0 or more.
+func Cut(text string, n int) string { return strings.ToValidUTF8(text[:min(n, len(text))], "") }

@@ -118,6 +118,14 @@ func TestRetriesCountExtraPickUpsOfAllAttempts(t *testing.T) {
 	}
 }
 
+func TestCut(t *testing.T) {
+	for text, want := range map[string]string{"": "", "abc": "abc", "abcd": "abcd", "abcde": "abcd", "abcé": "abc", "a\xffb": "ab"} {
+		if got := job.Cut(text, 4); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+}
+
 func TestCutError(t *testing.T) {
 	const mark = "… (cut)"
 	room := job.MaxError - len(mark)
