@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"flightline/shared/bus/barrier"
 	"flightline/shared/retry"
 	"flightline/shared/stats"
 )
@@ -23,8 +24,9 @@ const (
 
 // Counting is what Count needs besides the log. The zero value is good.
 type Counting struct {
-	// Durable makes that only events count that are on the disk.
-	Durable Durable
+	// Durable makes that only events count that are on the disk. Nil stands for a server
+	// that needs no asking.
+	Durable barrier.Func
 	// Each is called for every event once it is counted, in their order; a crash may
 	// skip some, and several that count at once may each pass it. nil does without.
 	Each func(Event)

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/shared/bus"
+	"flightline/shared/bus/barrier"
 	"flightline/streams"
 )
 
@@ -52,15 +53,12 @@ func New(nc *nats.Conn, js jetstream.JetStream, log *slog.Logger) (*Log, error) 
 // gone once this changed.
 func (l *Log) Server() string { return l.nc.ConnectedServerId() }
 
-// Durable returns once everything that was written to the stream before the
-// call is on the disk; nil stands for a server that needs no asking.
-type Durable func(ctx context.Context, stream string) error
-
-func (d Durable) wait(ctx context.Context, stream string) error {
-	if d == nil {
+// waitDurable waits at the barrier; nil stands for a server that needs no asking.
+func waitDurable(ctx context.Context, durable barrier.Func, stream string) error {
+	if durable == nil {
 		return nil
 	}
-	if err := d(ctx, stream); err != nil {
+	if err := durable(ctx, stream); err != nil {
 		return away(ctx, "wait for "+stream+" to be on the disk", err)
 	}
 	return nil
@@ -68,8 +66,8 @@ func (d Durable) wait(ctx context.Context, stream string) error {
 
 // safe returns once what was read from a server is on the disk. It returns
 // bus.ErrUnavailable if that is not known.
-func (l *Log) safe(ctx context.Context, durable Durable, server string) error {
-	if err := durable.wait(ctx, streams.Events); err != nil {
+func (l *Log) safe(ctx context.Context, durable barrier.Func, server string) error {
+	if err := waitDurable(ctx, durable, streams.Events); err != nil {
 		return err
 	}
 	if l.Server() != server {

@@ -315,7 +315,7 @@ func (f *statsFold) put(ctx context.Context, key blockKey, b *knownBlock) error 
 // time.
 func (f *statsFold) save(ctx context.Context, after uint64) error {
 	for _, stream := range []string{streams.Stats, streams.Bucket(streams.BucketCounts)} {
-		if err := f.Durable.wait(ctx, stream); err != nil {
+		if err := waitDurable(ctx, f.Durable, stream); err != nil {
 			return err
 		}
 	}

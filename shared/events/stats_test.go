@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"flightline/shared/bus"
+	"flightline/shared/bus/barrier"
 	"flightline/shared/job"
 	"flightline/shared/stats"
 	"flightline/shared/testenv"
@@ -217,7 +218,7 @@ func TestStatsAreTheCountsWhateverHappens(t *testing.T) {
 }
 
 // failing fails the n-th call of several functions that share calls.
-func failing(calls *int, n int, err error) Durable {
+func failing(calls *int, n int, err error) barrier.Func {
 	return func(context.Context, string) error {
 		*calls++
 		if *calls == n+1 {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"flightline/shared/bus/barrier"
 	"flightline/shared/wakeup"
 )
 
@@ -16,7 +17,7 @@ const maxTailEvents = 4096
 // reader, and of none while nobody watches. It is safe for concurrent use.
 type Tail struct {
 	log     *Log
-	durable Durable
+	durable barrier.Func
 	came    wakeup.Signal // a watcher came
 
 	mu       sync.Mutex
@@ -34,7 +35,7 @@ type Tail struct {
 // NewTail makes a tail of the log. Only events that are on the disk are passed on,
 // since others may vanish and their sequences be given to others; nil stands
 // for a server that needs no asking. It starts nothing.
-func NewTail(l *Log, durable Durable) *Tail {
+func NewTail(l *Log, durable barrier.Func) *Tail {
 	return &Tail{log: l, durable: durable, came: wakeup.New(), news: make(chan struct{})}
 }
 

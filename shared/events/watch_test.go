@@ -13,12 +13,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"flightline/shared/bus"
+	"flightline/shared/bus/barrier"
 	"flightline/shared/job"
 	"flightline/shared/testenv"
 )
 
 // tail runs a Tail until the end of the test.
-func tail(t *testing.T, l *Log, durable Durable) *Tail {
+func tail(t *testing.T, l *Log, durable barrier.Func) *Tail {
 	t.Helper()
 	tail := NewTail(l, durable)
 	running(t, tail.Run)
@@ -177,7 +178,7 @@ func TestWatchersHearEachEventOnceAndInOrder(t *testing.T) {
 		list = append(list, life("other", fmt.Sprintf("j%d", i))...)
 	}
 	mustAppend(t, l, list[:len(list)/4]...)
-	var durable Durable = func(context.Context, string) error { return nil }
+	var durable barrier.Func = func(context.Context, string) error { return nil }
 	tail := tail(t, open(t, b), durable)
 	var g errgroup.Group
 	for n := range watchers {
