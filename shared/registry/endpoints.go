@@ -253,16 +253,16 @@ func sortedByID(list []endpoint.Endpoint) []endpoint.Endpoint {
 // it may be wrong about the last moment.
 func (e *Endpoints) KnownOf(ctx context.Context, key string) (int, error) {
 	all, err := e.Known(ctx)
-	return ownedBy(all, key), err
+	return countOwned(all, key), err
 }
 
 // CountOf counts the endpoints that the key has created. It reads all endpoints.
 func (e *Endpoints) CountOf(ctx context.Context, key string) (int, error) {
 	all, err := e.List(ctx)
-	return ownedBy(all, key), err
+	return countOwned(all, key), err
 }
 
-func ownedBy(all []endpoint.Endpoint, key string) (n int) {
+func countOwned(all []endpoint.Endpoint, key string) (n int) {
 	for _, x := range all {
 		if x.Owner == key {
 			n++
