@@ -232,17 +232,17 @@ func (e *Endpoint) durations() []durationBound {
 	}
 }
 
-// QueueBytes is MaxQueueBytes with its default.
-func (e Endpoint) QueueBytes() int64 { return cmp.Or(e.MaxQueueBytes, defaultMaxQueueBytes) }
+// QueueBytesLimit is MaxQueueBytes with its default.
+func (e Endpoint) QueueBytesLimit() int64 { return cmp.Or(e.MaxQueueBytes, defaultMaxQueueBytes) }
 
-// QueueJobs is MaxQueueJobs with its default.
-func (e Endpoint) QueueJobs() int64 { return cmp.Or(e.MaxQueueJobs, defaultMaxQueueJobs) }
+// QueueJobsLimit is MaxQueueJobs with its default.
+func (e Endpoint) QueueJobsLimit() int64 { return cmp.Or(e.MaxQueueJobs, defaultMaxQueueJobs) }
 
 func (e Endpoint) completeCounts() (Endpoint, error) {
-	if e.MaxQueueBytes = e.QueueBytes(); e.MaxQueueBytes < MinMaxQueueBytes || e.MaxQueueBytes > MaxMaxQueueBytes {
+	if e.MaxQueueBytes = e.QueueBytesLimit(); e.MaxQueueBytes < MinMaxQueueBytes || e.MaxQueueBytes > MaxMaxQueueBytes {
 		return e, &FieldError{"maxQueueBytes", fmt.Sprintf("must be between %d and %d, got %d", int64(MinMaxQueueBytes), int64(MaxMaxQueueBytes), e.MaxQueueBytes)}
 	}
-	if e.MaxQueueJobs = e.QueueJobs(); e.MaxQueueJobs < 1 || e.MaxQueueJobs > MaxMaxQueueJobs {
+	if e.MaxQueueJobs = e.QueueJobsLimit(); e.MaxQueueJobs < 1 || e.MaxQueueJobs > MaxMaxQueueJobs {
 		return e, &FieldError{"maxQueueJobs", fmt.Sprintf("must be between 1 and %d, got %d", MaxMaxQueueJobs, e.MaxQueueJobs)}
 	}
 	e.MaxLost = cmp.Or(e.MaxLost, defaultMaxLost)

@@ -163,7 +163,7 @@ func (s *usageTable) usageOf(e endpoint.Endpoint) *queueUsage {
 		r = &queueUsage{at: record.LocationOf(e)}
 		s.of[e.ID] = r
 	}
-	r.limit = load{e.QueueBytes(), e.QueueJobs()}
+	r.limit = load{e.QueueBytesLimit(), e.QueueJobsLimit()}
 	return r
 }
 
