@@ -344,8 +344,8 @@ func (w *walk) damage(ctx context.Context) (l loss, err error) {
 	return loss{count(left), spans(left), now.Lost}, nil
 }
 
-// undeleted are the sequences from first to last that are not among the deleted,
-// which are in order.
+// undeleted are the sequences of all from first to last that are not deleted; deleted
+// is in order.
 func undeleted(all []span, first, last uint64, deleted []uint64) []span {
 	var left []span
 	for _, s := range all {

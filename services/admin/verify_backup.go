@@ -212,9 +212,9 @@ const (
 	maxLine = 96 << 20
 )
 
-// verifyCopy looks into the files of a stream of the backup that has all of these. It
-// returns an ErrArchive for what no backup holds.
-func verifyCopy(ctx context.Context, dir string, c Copy, all []Copy) error {
+// verifyCopy looks into the files of a stream of the backup. It returns an ErrArchive for
+// what no backup holds.
+func verifyCopy(ctx context.Context, dir string, c Copy, backup []Copy) error {
 	file, info, err := openPlain(dir, snapshotFile(c.Name))
 	if err != nil {
 		return err
@@ -223,7 +223,7 @@ func verifyCopy(ctx context.Context, dir string, c Copy, all []Copy) error {
 	if info.Size() != c.Bytes {
 		return fmt.Errorf("%w: %s has %d bytes, want %d", ErrArchive, snapshotFile(c.Name), info.Size(), c.Bytes)
 	}
-	if err := verifyArchive(c, all, &stoppable{ctx, file}); err != nil {
+	if err := verifyArchive(c, backup, &stoppable{ctx, file}); err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrArchive, snapshotFile(c.Name), err)
 	}
 	rest, _, err := openPlain(dir, tailFile(c.Name))
@@ -246,15 +246,15 @@ func verifyCopy(ctx context.Context, dir string, c Copy, all []Copy) error {
 
 // verifyArchive reads the server's copy of a stream: its state, its consumers and
 // its messages. It holds as many messages and bytes as the manifest says at most,
-// only of subjects of the stream, and no consumer that delivers into a stream of all.
-func verifyArchive(c Copy, all []Copy, r io.Reader) error {
+// only of subjects of the stream, and no consumer that delivers into a stream of the backup.
+func verifyArchive(c Copy, backup []Copy, r io.Reader) error {
 	in := newArchiveReader(s2.NewReader(r))
 	state, err := archivedState(in, c)
 	if err != nil {
 		return err
 	}
 	for range state.Consumers {
-		if err := verifyConsumer(in, all); err != nil {
+		if err := verifyConsumer(in, backup); err != nil {
 			return err
 		}
 	}
@@ -321,7 +321,7 @@ func archivedState(in *archiveReader, c Copy) (copiedState, error) {
 
 // verifyConsumer reads a consumer. That of a watch delivers to an inbox, whose prefix is a
 // setting, and is not durable: Restore drops it.
-func verifyConsumer(in *archiveReader, all []Copy) error {
+func verifyConsumer(in *archiveReader, backup []Copy) error {
 	e, err := in.next()
 	if err != nil {
 		return err
@@ -342,7 +342,7 @@ func verifyConsumer(in *archiveReader, all []Copy) error {
 		return nil
 	case consumer.Config.Durable != "":
 		return fmt.Errorf("%.200s is durable and delivers to %.200q, want a consumer that is pulled from", e.name, to)
-	case strings.HasPrefix(to, "$") || slices.ContainsFunc(all, taken):
+	case strings.HasPrefix(to, "$") || slices.ContainsFunc(backup, taken):
 		return fmt.Errorf("%.200s delivers to %.200q, want a consumer that is pulled from, or an inbox", e.name, to)
 	}
 	return nil
