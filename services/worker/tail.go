@@ -30,7 +30,7 @@ func (t *tail) Write(p []byte) (int, error) {
 			t.open = t.open[max(0, len(t.open)-t.most):]
 			return len(p), nil
 		}
-		t.line(logs.LastState(append(t.open, rest[:end]...)))
+		t.line(logs.LastOverwrite(append(t.open, rest[:end]...)))
 		t.open, rest = t.open[:0], rest[end+1:]
 	}
 }
@@ -38,7 +38,7 @@ func (t *tail) Write(p []byte) (int, error) {
 // flush takes the line so far as the last one.
 func (t *tail) flush() {
 	if len(t.open) > 0 {
-		t.line(logs.LastState(t.open))
+		t.line(logs.LastOverwrite(t.open))
 		t.open = nil
 	}
 }

@@ -75,9 +75,9 @@ func begin(line []byte) (raw []byte, cut bool) {
 	return line[:min(len(line), MaxLine+overlap)], len(line) > MaxLine+overlap
 }
 
-// LastState is what a terminal would show of a line, as of a progress bar that was written
+// LastOverwrite is what a terminal would show of a line, as of a progress bar that was written
 // over: what follows its last carriage return, those at its end left out. It is a part of line.
-func LastState(line []byte) []byte {
+func LastOverwrite(line []byte) []byte {
 	line = bytes.TrimRight(line, "\r")
 	return line[bytes.LastIndexByte(line, '\r')+1:]
 }

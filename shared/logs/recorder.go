@@ -100,7 +100,7 @@ func (r *Recorder) Log(stream string, at time.Time, id job.ID, level, text strin
 	l := Line{Time: cmp.Or(at, time.Now()), Job: id, Stream: stream, Level: level}
 	printed := []byte(text)
 	if stream != Logger { // a message may have lines that end with CRLF
-		printed = LastState(printed)
+		printed = LastOverwrite(printed)
 	}
 	raw, cut := begin(printed)
 	l.Text, l.Cut = textOf(raw, cut, r.conceal)
@@ -314,10 +314,10 @@ func (s *Stream) Write(p []byte) (int, error) {
 			break
 		}
 		if !s.open { // a whole line
-			s.finish(begin(LastState(rest[:end])))
+			s.finish(begin(LastOverwrite(rest[:end])))
 		} else {
 			s.extend(rest[:end])
-			s.finish(LastState(s.line), s.cut)
+			s.finish(LastOverwrite(s.line), s.cut)
 		}
 		rest = rest[end+1:]
 	}
@@ -350,7 +350,7 @@ func (s *Stream) finish(raw []byte, cut bool) {
 // Close keeps the last line, if it has no end.
 func (s *Stream) Close() error {
 	if s.open {
-		s.finish(LastState(s.line), s.cut)
+		s.finish(LastOverwrite(s.line), s.cut)
 	}
 	return nil
 }
