@@ -63,17 +63,17 @@ func (l loggedEvents) missing(c queue.RecordChange) (list []events.Event, known 
 		return list[min(p.events, len(list)):], true
 	}
 	// This write began the attempt or ended it, unless it changed what had ended.
-	return list, !c.Touch || !over(list)
+	return list, !c.Touch || !hasEnd(list)
 }
 
-// over reports whether the last of an attempt's events is its end.
-func over(list []events.Event) bool { return list[len(list)-1].Status.Terminal() }
+// hasEnd reports whether the last of an attempt's events is its end.
+func hasEnd(list []events.Event) bool { return list[len(list)-1].Status.Terminal() }
 
-// addChange notes that all events of a change are in the log. It may have more: after a
+// addChange notes that all events of a change are in the log. The log may have more: after a
 // failure changes are read again, and another recorder may have recorded later ones.
 func (l loggedEvents) addChange(c queue.RecordChange) {
 	a, list := attemptOf(c), eventsOf(c)
-	if over(list) {
+	if hasEnd(list) {
 		delete(l, a)
 		return
 	}

@@ -157,7 +157,7 @@ func (w *writer) missing(ctx context.Context, changes []queue.RecordChange) (lis
 				some = nil
 			}
 		}
-		if list = append(list, some...); len(some) > 0 && over(some) {
+		if list = append(list, some...); len(some) > 0 && hasEnd(some) {
 			ends = append(ends, c)
 		}
 	}
