@@ -47,12 +47,12 @@ type presence struct {
 	heard      time.Time  // the last beat that was taken
 	looked     time.Time  // when the pod's record was last read
 
-	mu      sync.Mutex
-	self    registry.Worker
-	running []string
-	ended   time.Time // the last job, or wake
-	why     string    // it is to drain
-	mode    mode
+	mu        sync.Mutex
+	self      registry.Worker
+	running   []string
+	idleSince time.Time // the end of the last job, or of sleep, by this machine's clock
+	why       string    // it is to drain
+	mode      mode
 }
 
 func newPresence(reg *registry.ForWorker, e endpoint.Endpoint, own pod.Pod, cfg Config, clock func() time.Time) *presence {
@@ -66,6 +66,7 @@ func newPresence(reg *registry.ForWorker, e endpoint.Endpoint, own pod.Pod, cfg 
 	}
 }
 
+// started notes that the worker runs the job. run registers it soon if it was idle.
 func (p *presence) started(id job.ID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -75,13 +76,15 @@ func (p *presence) started(id job.ID) {
 	}
 }
 
+// finished notes that the worker no longer runs the job. run registers it soon if it is
+// idle now.
 func (p *presence) finished(id job.ID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if i := slices.Index(p.running, string(id)); i >= 0 {
 		p.running = slices.Delete(p.running, i, i+1)
 	}
-	p.ended = time.Now()
+	p.idleSince = time.Now()
 	if len(p.running) == 0 { // it is idle
 		p.changed.Send()
 	}
@@ -110,7 +113,7 @@ func (p *presence) run(ctx context.Context) error {
 		}
 		last = time.Now()
 		p.beat(ctx)
-		if err := p.check(ctx); err != nil {
+		if err := p.checkEndpoint(ctx); err != nil {
 			return err
 		}
 	}
@@ -142,15 +145,15 @@ func (p *presence) now() registry.Worker {
 		self.State = registry.WorkerRunning
 	case p.mode == asleep || p.mode == waking:
 		self.State = registry.WorkerSleeping
-	case !p.ended.IsZero():
-		self.Rested = time.Since(p.ended)
+	case !p.idleSince.IsZero():
+		self.Rested = time.Since(p.idleSince)
 	}
 	return self
 }
 
-// check returns endpoint.ErrNotFound if the endpoint is known to be gone, or
+// checkEndpoint returns endpoint.ErrNotFound if the endpoint is known to be gone, or
 // is another one of the same id.
-func (p *presence) check(ctx context.Context) error {
+func (p *presence) checkEndpoint(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, beatTimeout)
 	defer cancel()
 	e, err := p.endpoints.Get(ctx, p.endpoint.ID)

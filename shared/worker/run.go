@@ -58,7 +58,7 @@ func (w *worker) runJob(alive, jobs context.Context, l *queue.Lease) {
 		w.conclude(alive, l, err)
 	}
 	beats.stop()
-	<-result
+	<-result // an outcome, or closed by call: the handler has returned
 }
 
 // await returns what the handler made of the job, or why its context ended.

@@ -66,7 +66,7 @@ func (p *presence) enter(m mode) {
 	case waking:
 		stale = p.wake
 	case awake:
-		p.ended = time.Now()
+		p.idleSince = time.Now()
 	case fallingAsleep, asleep:
 	}
 	stale.Clear()
