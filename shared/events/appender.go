@@ -42,7 +42,7 @@ func (l *Log) Append(ctx context.Context, list ...Event) error {
 	if err != nil {
 		return err
 	}
-	return a.Append(ctx, 0, 0, list...)
+	return a.Append(ctx, 0, 0, list...) // of partition 0, and no claim about earlier ones
 }
 
 // Last is the sequence of the last entry that this appender knows of, in EVENTS. 0
@@ -65,16 +65,17 @@ func (a *Appender) Alone(ctx context.Context) error {
 	return err
 }
 
-// Append writes events, those of an endpoint in the order given; partition and after
-// are as in Entry. It returns nil when all are there. After an error some may be
+// Append writes events, those of an endpoint in the order given, which were made of the
+// records of partition. The events of all writes to those records up to the sequence
+// recordsAfter are in the log before these; 0 claims that of none. It returns nil when all are there. After an error some may be
 // there, in the order of writing, and the appender appends no more: a new one has
 // to read them first. It returns ErrOvertaken, bus.ErrUnavailable or ctx's error. The
 // server's own setting decides when they are on the disk.
-func (a *Appender) Append(ctx context.Context, partition int, after uint64, list ...Event) error {
+func (a *Appender) Append(ctx context.Context, partition int, recordsAfter uint64, list ...Event) error {
 	if len(list) == 0 {
 		return nil
 	}
-	messages, err := entriesOfAll(list, partition, after)
+	messages, err := entriesOfAll(list, partition, recordsAfter)
 	if err != nil {
 		return err
 	}
@@ -87,11 +88,11 @@ func (a *Appender) Append(ctx context.Context, partition int, after uint64, list
 }
 
 // entriesOfAll writes the events of several endpoints as messages of the log.
-func entriesOfAll(list []Event, partition int, after uint64) ([]*nats.Msg, error) {
+func entriesOfAll(list []Event, partition int, recordsAfter uint64) ([]*nats.Msg, error) {
 	var messages []*nats.Msg
 	endpoints, lists := byEndpoint(list)
 	for _, endpoint := range endpoints {
-		some, err := entriesOf(lists[endpoint], partition, after)
+		some, err := entriesOf(lists[endpoint], partition, recordsAfter)
 		if err != nil {
 			return nil, err
 		}
