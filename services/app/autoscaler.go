@@ -129,10 +129,12 @@ func (f Fleets) names() ([]pod.Driver, error) {
 	return names, nil
 }
 
-// errDriver is what no waiting for NATS heals.
+// errDriver is a driver that cannot be made, which no waiting for NATS heals. Its text names
+// the flag, as the beginning of "--drivers docker: why".
 var errDriver = errors.New("--drivers")
 
-// open makes the drivers that are not made yet, for the installation of this id.
+// open makes the drivers that are not made yet, for the installation of this id. It may be
+// called again after an error: those that are made already stay.
 func (f *fleets) open(ctx context.Context, installation string, log *slog.Logger) error {
 	for _, name := range f.names[len(f.drivers):] {
 		var d driver.Driver
