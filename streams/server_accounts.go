@@ -19,8 +19,8 @@ func guests() []Role { return []Role{RoleWorker, RoleReader} }
 // accountOf names the account of a guest.
 func accountOf(r Role) string { return strings.ToUpper(string(r)) }
 
-// accounts writes that of the roles, which has JetStream, and those of the guests
-// who may come in.
+// accounts writes the account FLIGHTLINE, with JetStream, for all roles that are no guests,
+// and an account for each guest that has a password.
 func (s ServerConfig) accounts(line func(string, ...any)) {
 	present := slices.DeleteFunc(guests(), func(r Role) bool { return s.Passwords[r] == "" })
 	line("  FLIGHTLINE {")
