@@ -105,7 +105,7 @@ func (g GPU) SwapWait() time.Duration { return cmp.Or(g.MaxSwapWait, defaultMaxS
 
 var cudaVersion = regexp.MustCompile(`^[0-9]{1,3}\.[0-9]{1,3}$`)
 
-func (g GPU) check(count int) error {
+func (g GPU) check(gpuCount int) error {
 	if len(g.GPUTypes) > MaxGPUTypes {
 		return &FieldError{"gpuTypeIds", fmt.Sprintf("must have at most %d names, got %d", MaxGPUTypes, len(g.GPUTypes))}
 	}
@@ -121,8 +121,8 @@ func (g GPU) check(count int) error {
 		return &FieldError{"minCudaVersion", fmt.Sprintf("must be a version like 12.4, got %.50q", g.MinCUDA)}
 	case g.GPUShare != 0 && !(g.GPUShare >= minGPUShare && g.GPUShare <= 1):
 		return &FieldError{"gpuShare", fmt.Sprintf("must be between %v and 1, got %v", minGPUShare, g.GPUShare)}
-	case g.GPUShare != 0 && g.GPUShare < 1 && count > 1:
-		return &FieldError{"gpuShare", fmt.Sprintf("must be 1 where gpuCount is more than 1, got %v with %d GPUs", g.GPUShare, count)}
+	case g.GPUShare != 0 && g.GPUShare < 1 && gpuCount > 1:
+		return &FieldError{"gpuShare", fmt.Sprintf("must be 1 where gpuCount is more than 1, got %v with %d GPUs", g.GPUShare, gpuCount)}
 	case g.Priority < -MaxPriority || g.Priority > MaxPriority:
 		return &FieldError{"priority", fmt.Sprintf("must be between %d and %d, got %d", -MaxPriority, MaxPriority, g.Priority)}
 	case g.MinHold != 0 && (g.MinHold < minGPUWait || g.MinHold > MaxGPUWait):
