@@ -17,7 +17,10 @@ const trimInterval = 5 * time.Second
 // KeepTrimmed calls trim with maxBytes every 5 s until ctx ends, and logs what it
 // removed of the named log. If maxBytes is 0, there is no bound, and it returns at once.
 func KeepTrimmed(ctx context.Context, log *slog.Logger, name string, maxBytes int64, trim func(context.Context, int64) (uint64, error)) {
-	for maxBytes > 0 {
+	if maxBytes <= 0 {
+		return
+	}
+	for {
 		removed, err := trim(ctx, maxBytes)
 		switch {
 		case err != nil && ctx.Err() == nil:
