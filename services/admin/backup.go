@@ -101,7 +101,7 @@ func (b *copying) all(ctx context.Context, names []string) ([]Copy, error) {
 	for _, name := range names {
 		part, _ := streams.PartOf(name)
 		if part > streams.PartPayloads {
-			if err := b.copyTails(ctx, done, slices.Concat(webhooks, pauses)); err != nil {
+			if err := b.copyLaters(ctx, done, slices.Concat(webhooks, pauses)); err != nil {
 				return nil, err
 			}
 			webhooks, pauses = nil, nil
@@ -117,7 +117,7 @@ func (b *copying) all(ctx context.Context, names []string) ([]Copy, error) {
 		case name == streams.Bucket(streams.BucketDestinations):
 			pauses = append(pauses, len(done))
 		default:
-			err = b.copyTail(ctx, &c)
+			err = b.copyLater(ctx, &c)
 		}
 		if err != nil && part == streams.PartJobs && deleted(ctx, b.js, name) { // with its endpoint
 			b.log.WarnContext(ctx, "stream was deleted during the backup", "stream", name)
@@ -129,14 +129,14 @@ func (b *copying) all(ctx context.Context, names []string) ([]Copy, error) {
 		b.log.InfoContext(ctx, "stream copied", "stream", name, "messages", c.Messages, "bytes", c.Bytes, "later", c.Later)
 		done = append(done, c)
 	}
-	return done, b.copyTails(ctx, done, slices.Concat(webhooks, pauses, payloads))
+	return done, b.copyLaters(ctx, done, slices.Concat(webhooks, pauses, payloads))
 }
 
-// copyTails writes what was written to streams since their copies: which has their indices in
+// copyLaters writes what was written to streams since their copies: which has their indices in
 // done, in the order in which they are read.
-func (b *copying) copyTails(ctx context.Context, done []Copy, which []int) error {
+func (b *copying) copyLaters(ctx context.Context, done []Copy, which []int) error {
 	for _, i := range which {
-		if err := b.copyTail(ctx, &done[i]); err != nil {
+		if err := b.copyLater(ctx, &done[i]); err != nil {
 			return fmt.Errorf("copy stream %s: %w", done[i].Name, err)
 		}
 	}
@@ -232,10 +232,10 @@ func (r *reporting) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// copyTail writes what was written to the stream since its state was taken.
-func (b *copying) copyTail(ctx context.Context, c *Copy) error {
-	return b.writeFile(tailFile(c.Name), func(w io.Writer) (err error) {
-		c.Later, err = copyTail(ctx, b.nc, b.js, c.Name, c.last, w)
+// copyLater writes what was written to the stream since its state was taken.
+func (b *copying) copyLater(ctx context.Context, c *Copy) error {
+	return b.writeFile(laterFile(c.Name), func(w io.Writer) (err error) {
+		c.Later, err = copyLater(ctx, b.nc, b.js, c.Name, c.last, w)
 		return err
 	})
 }
@@ -299,7 +299,7 @@ type Copy struct {
 }
 
 func snapshotFile(stream string) string { return stream + ".snapshot" }
-func tailFile(stream string) string     { return stream + ".later" }
+func laterFile(stream string) string    { return stream + ".later" }
 
 // finish writes the manifest and then the sums, and puts the folder itself on
 // the disk.

@@ -2,7 +2,7 @@
 // outside: look at its health (Doctor), copy all of it while it runs (Backup),
 // and bring a copy back (Restore). It speaks NATS.
 //
-// Reading order: backup.go with snapshot.go (the server's copy of a stream) and tail.go (what
+// Reading order: backup.go with snapshot.go (the server's copy of a stream) and later.go (what
 // was written meanwhile), verify_backup.go, restore.go; doctor.go (the order of the checks)
 // with doctor_server.go (NATS itself) and deep.go (every message); system.go (the same
 // findings for a page of the console).

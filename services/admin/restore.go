@@ -171,7 +171,7 @@ func restoreRest(ctx context.Context, js jetstream.JetStream, dir, stream string
 	if err := resume(ctx, js, stream); err != nil {
 		return 0, err
 	}
-	rest, _, err := openPlain(dir, tailFile(stream))
+	rest, _, err := openPlain(dir, laterFile(stream))
 	if err != nil {
 		return 0, err
 	}

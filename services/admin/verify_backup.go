@@ -53,7 +53,7 @@ func Verify(ctx context.Context, dir string) (Manifest, error) {
 		switch {
 		case seen[c.Name]:
 			return m, fmt.Errorf("%w: stream %q is in it twice", ErrArchive, c.Name)
-		case !checked[snapshotFile(c.Name)] || !checked[tailFile(c.Name)]:
+		case !checked[snapshotFile(c.Name)] || !checked[laterFile(c.Name)]:
 			return m, fmt.Errorf("%w: stream %q is not in it", ErrArchive, c.Name)
 		}
 		seen[c.Name] = true
@@ -226,20 +226,20 @@ func verifyCopy(ctx context.Context, dir string, c Copy, backup []Copy) error {
 	if err := verifyArchive(c, backup, &stoppable{ctx, file}); err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrArchive, snapshotFile(c.Name), err)
 	}
-	rest, _, err := openPlain(dir, tailFile(c.Name))
+	rest, _, err := openPlain(dir, laterFile(c.Name))
 	if err != nil {
 		return err
 	}
 	defer rest.Close() //nolint:errcheck // it was only read
 	n := 0
-	for _, err := range tailMessages(c.Name, &stoppable{ctx, rest}) {
+	for _, err := range laterMessages(c.Name, &stoppable{ctx, rest}) {
 		if err != nil {
 			return err
 		}
 		n++
 	}
 	if n != c.Later {
-		return fmt.Errorf("%w: %s has %d messages, want %d", ErrArchive, tailFile(c.Name), n, c.Later)
+		return fmt.Errorf("%w: %s has %d messages, want %d", ErrArchive, laterFile(c.Name), n, c.Later)
 	}
 	return nil
 }
@@ -375,9 +375,9 @@ func verifyMessage(stream string, e entry, in *archiveReader) error {
 	return in.skip()
 }
 
-// tailMessages are those of a .later file of the stream, in order. It ends with
+// laterMessages are those of a .later file of the stream, in order. It ends with
 // an ErrArchive at the first that is no message of the stream.
-func tailMessages(stream string, r io.Reader) func(yield func(message, error) bool) {
+func laterMessages(stream string, r io.Reader) func(yield func(message, error) bool) {
 	return func(yield func(message, error) bool) {
 		lines := bufio.NewScanner(r)
 		lines.Buffer(make([]byte, 0, 1<<20), maxLine)
@@ -388,14 +388,14 @@ func tailMessages(stream string, r io.Reader) func(yield func(message, error) bo
 				err = fmt.Errorf("a message of subject %.200q", m.Subject)
 			}
 			if err != nil {
-				err = fmt.Errorf("%w: %s: %w", ErrArchive, tailFile(stream), err)
+				err = fmt.Errorf("%w: %s: %w", ErrArchive, laterFile(stream), err)
 			}
 			if !yield(m, err) || err != nil {
 				return
 			}
 		}
 		if err := lines.Err(); err != nil {
-			yield(message{}, fmt.Errorf("%w: %s: %w", ErrArchive, tailFile(stream), err))
+			yield(message{}, fmt.Errorf("%w: %s: %w", ErrArchive, laterFile(stream), err))
 		}
 	}
 }

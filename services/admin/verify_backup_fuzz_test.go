@@ -44,7 +44,7 @@ func FuzzLaterMessages(f *testing.F) {
 	f.Add([]byte(`{"seq":1,"subject":"$KV.keys.x"}` + "\n{"))
 	f.Add([]byte("\n\n[]"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		for m, err := range tailMessages(streams.Events, bytes.NewReader(data)) {
+		for m, err := range laterMessages(streams.Events, bytes.NewReader(data)) {
 			if err == nil && !streams.Takes(streams.Events, m.Subject) || err != nil && !errors.Is(err, ErrArchive) {
 				t.Errorf("got %+v, %v", m, err)
 			}

@@ -40,11 +40,11 @@ type message struct {
 	Body    []byte              `json:"body,omitempty"`
 }
 
-// copyTail writes the messages behind seq to w, each as a line of JSON, until the
+// copyLater writes the messages behind seq to w, each as a line of JSON, until the
 // stream's leader has no more, and returns how many there were. It sits out that
 // nobody answers, for catchUpTimeout at most, and returns then what was wrong at
 // last, or errTooBusy. A stream that is no more is jetstream.ErrStreamNotFound.
-func copyTail(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, stream string, seq uint64, w io.Writer) (n int, err error) {
+func copyLater(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, stream string, seq uint64, w io.Writer) (n int, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, catchUpTimeout, errTooBusy)
 	defer cancel()
 	out := json.NewEncoder(w)
@@ -167,7 +167,7 @@ func replay(ctx context.Context, js jetstream.JetStream, stream string, r io.Rea
 	if err != nil {
 		return 0, err
 	}
-	for m, err := range tailMessages(stream, &stoppable{ctx, r}) {
+	for m, err := range laterMessages(stream, &stoppable{ctx, r}) {
 		if err != nil {
 			return written, err
 		}

@@ -53,7 +53,7 @@ func TestTheChaseSitsAnOutageOut(t *testing.T) {
 	}
 	done := make(chan result, 1)
 	go func() {
-		n, err := copyTail(t.Context(), b.NC, b.JS, streams.Jobs("ep"), 0, &out)
+		n, err := copyLater(t.Context(), b.NC, b.JS, streams.Jobs("ep"), 0, &out)
 		done <- result{n, err}
 	}()
 	select {
@@ -88,7 +88,7 @@ func TestAChaseWithoutAnEndSaysWhy(t *testing.T) {
 	errLate := errors.New("too late")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errLate)
 	defer cancel()
-	if _, err := copyTail(ctx, b.NC, b.JS, streams.Events, 0, &bytes.Buffer{}); errors.Is(err, errLate) || err == nil || !strings.Contains(err.Error(), "no answer") {
+	if _, err := copyLater(ctx, b.NC, b.JS, streams.Events, 0, &bytes.Buffer{}); errors.Is(err, errLate) || err == nil || !strings.Contains(err.Error(), "no answer") {
 		t.Errorf("got %v, want that nobody answered", err)
 	}
 }
@@ -107,7 +107,7 @@ func TestAQueueThatIsDeletedMeanwhileIsLeftOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	if err := copies.copyTail(t.Context(), &c); !errors.Is(err, jetstream.ErrStreamNotFound) || time.Since(began) > catchUpTimeout/2 {
+	if err := copies.copyLater(t.Context(), &c); !errors.Is(err, jetstream.ErrStreamNotFound) || time.Since(began) > catchUpTimeout/2 {
 		t.Errorf("behind the copy: got %v after %v, want ErrStreamNotFound at once", err, time.Since(began))
 	}
 	if !deleted(t.Context(), b.JS, c.Name) {
