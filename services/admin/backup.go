@@ -66,7 +66,7 @@ func backup(ctx context.Context, nc *nats.Conn, dir, version string, patience ti
 		return m, err
 	}
 	b := &copying{nc: nc, js: js, dir: dir, patience: patience, log: log}
-	if m.Streams, err = b.all(ctx, names); err != nil {
+	if m.Streams, err = b.copyAll(ctx, names); err != nil {
 		return m, err
 	}
 	m.Ended = time.Now().UTC()
@@ -90,33 +90,53 @@ type copying struct {
 	log      *slog.Logger
 }
 
-// all copies the streams in their order. What was written to the payloads since
-// their copy is read after all else: outputs that the records refer to. What was
-// written to the streams of webhooks is read once the payloads are copied: a replay
-// moves a webhook back to the queue, and a delivery removes its payloads. The pauses of their
-// destinations are read last: a webhook that was put aside for one needs it to be resumed.
-func (b *copying) all(ctx context.Context, names []string) ([]Copy, error) {
+// turn is when the messages are read that were written to a stream since its copy.
+type turn int
+
+const (
+	// turnNow is right after the copy.
+	turnNow turn = iota
+	// turnWebhooks is once the payloads are copied: a replay moves a webhook back to the
+	// queue, and a delivery removes its payloads.
+	turnWebhooks
+	// turnPauses is after that: a webhook that was put aside for a paused destination
+	// needs the pause to be resumed.
+	turnPauses
+	// turnPayloads is after all else: outputs that the records refer to.
+	turnPayloads
+)
+
+// turnOf is the turn of a stream.
+func turnOf(stream string) turn {
+	part, _ := streams.PartOf(stream)
+	switch {
+	case part == streams.PartPayloads:
+		return turnPayloads
+	case part == streams.PartUndelivered, stream == streams.Webhooks:
+		return turnWebhooks
+	case stream == streams.Bucket(streams.BucketDestinations):
+		return turnPauses
+	}
+	return turnNow
+}
+
+// copyAll copies the streams in their order, and what was written to each since then in
+// its turn.
+func (b *copying) copyAll(ctx context.Context, names []string) ([]Copy, error) {
 	var done []Copy
-	var webhooks, pauses, payloads []int
+	var waiting [turnPayloads + 1][]int // indices in done
 	for _, name := range names {
 		part, _ := streams.PartOf(name)
 		if part > streams.PartPayloads {
-			if err := b.copyLaters(ctx, done, slices.Concat(webhooks, pauses)); err != nil {
+			if err := b.copyWaiting(ctx, done, slices.Concat(waiting[turnWebhooks], waiting[turnPauses])); err != nil {
 				return nil, err
 			}
-			webhooks, pauses = nil, nil
+			waiting[turnWebhooks], waiting[turnPauses] = nil, nil
 		}
 		c := Copy{Name: name}
+		its := turnOf(name)
 		err := b.snapshot(ctx, &c)
-		switch {
-		case err != nil:
-		case part == streams.PartPayloads:
-			payloads = append(payloads, len(done))
-		case part == streams.PartUndelivered, name == streams.Webhooks:
-			webhooks = append(webhooks, len(done))
-		case name == streams.Bucket(streams.BucketDestinations):
-			pauses = append(pauses, len(done))
-		default:
+		if err == nil && its == turnNow {
 			err = b.copyLater(ctx, &c)
 		}
 		if err != nil && part == streams.PartJobs && deleted(ctx, b.js, name) { // with its endpoint
@@ -127,14 +147,17 @@ func (b *copying) all(ctx context.Context, names []string) ([]Copy, error) {
 			return nil, fmt.Errorf("copy stream %s: %w", name, err)
 		}
 		b.log.InfoContext(ctx, "stream copied", "stream", name, "messages", c.Messages, "bytes", c.Bytes, "later", c.Later)
+		if its != turnNow {
+			waiting[its] = append(waiting[its], len(done))
+		}
 		done = append(done, c)
 	}
-	return done, b.copyLaters(ctx, done, slices.Concat(webhooks, pauses, payloads))
+	return done, b.copyWaiting(ctx, done, slices.Concat(waiting[turnWebhooks], waiting[turnPauses], waiting[turnPayloads]))
 }
 
-// copyLaters writes what was written to streams since their copies: which has their indices in
-// done, in the order in which they are read.
-func (b *copying) copyLaters(ctx context.Context, done []Copy, which []int) error {
+// copyWaiting copies what was written to streams since their copies: which has their indices
+// in done, in the order in which they are read.
+func (b *copying) copyWaiting(ctx context.Context, done []Copy, which []int) error {
 	for _, i := range which {
 		if err := b.copyLater(ctx, &done[i]); err != nil {
 			return fmt.Errorf("copy stream %s: %w", done[i].Name, err)

@@ -114,11 +114,11 @@ func TestAQueueThatIsDeletedMeanwhileIsLeftOut(t *testing.T) {
 		t.Error("got that the queue is there")
 	}
 	copies.dir = t.TempDir()
-	if done, err := copies.all(t.Context(), []string{c.Name}); len(done) != 0 || err != nil {
+	if done, err := copies.copyAll(t.Context(), []string{c.Name}); len(done) != 0 || err != nil {
 		t.Errorf("before its copy: got %v, %v, want it left out", done, err)
 	}
 	copies.dir = t.TempDir()
-	if _, err := copies.all(t.Context(), []string{streams.Events}); !errors.Is(err, jetstream.ErrStreamNotFound) {
+	if _, err := copies.copyAll(t.Context(), []string{streams.Events}); !errors.Is(err, jetstream.ErrStreamNotFound) {
 		t.Errorf("no queue: got %v, want ErrStreamNotFound", err)
 	}
 }
@@ -190,5 +190,23 @@ func TestARestoreCountsAgesByTheServersClock(t *testing.T) {
 	}
 	if n, err := replay(t.Context(), serverBehind{b.JS, ahead}, streams.Records(0), bytes.NewReader(line)); n != 1 || err != nil {
 		t.Errorf("got %d messages, %v, want the one that was just stored", n, err)
+	}
+}
+
+func TestWhenWhatWasWrittenSinceACopyIsRead(t *testing.T) {
+	for stream, want := range map[string]turn{
+		streams.Jobs("ep"):                         turnNow,
+		streams.Records(0):                         turnNow,
+		streams.Events:                             turnNow,
+		streams.Bucket(streams.BucketKeys):         turnNow,
+		streams.Webhooks:                           turnWebhooks,
+		streams.Undelivered:                        turnWebhooks,
+		streams.Deliveries:                         turnWebhooks,
+		streams.Bucket(streams.BucketDestinations): turnPauses,
+		streams.Payloads(0):                        turnPayloads,
+	} {
+		if got := turnOf(stream); got != want {
+			t.Errorf("%s: got turn %d, want %d", stream, got, want)
+		}
 	}
 }
