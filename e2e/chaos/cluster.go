@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"slices"
 	"time"
 
@@ -223,10 +222,7 @@ func newClusterReport(x cluster, r *report, calls []callerCall, writes []write, 
 		row := c.row(during(harm, call.due))
 		row.add(call, ended)
 	}
-	for until, d := range outages(calls) {
-		row := c.row(during(harm, until))
-		row.outage = max(row.outage, d)
-	}
+	c.addOutages(calls, harm)
 	for i := range c.rows {
 		slices.Sort(c.rows[i].answers)
 		slices.Sort(c.rows[i].ends)
@@ -238,8 +234,8 @@ func (c *clusterReport) row(what string) *clusterRow {
 	return &c.rows[slices.IndexFunc(c.rows, func(r clusterRow) bool { return r.what == what })]
 }
 
-// outages are the times between an accepted submission and the next, by when they ended.
-func outages(calls []callerCall) iter.Seq2[time.Time, time.Duration] {
+// addOutages notes for how long no submission was accepted, by what was done when one was again.
+func (c *clusterReport) addOutages(calls []callerCall, harm []period) {
 	var accepted []time.Time
 	for _, call := range calls {
 		if call.accepted {
@@ -247,12 +243,9 @@ func outages(calls []callerCall) iter.Seq2[time.Time, time.Duration] {
 		}
 	}
 	slices.SortFunc(accepted, time.Time.Compare)
-	return func(yield func(time.Time, time.Duration) bool) {
-		for i := range len(accepted) - 1 {
-			if !yield(accepted[i+1], accepted[i+1].Sub(accepted[i])) {
-				return
-			}
-		}
+	for i := 1; i < len(accepted); i++ {
+		row := c.row(during(harm, accepted[i]))
+		row.outage = max(row.outage, accepted[i].Sub(accepted[i-1]))
 	}
 }
 

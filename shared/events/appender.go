@@ -67,9 +67,9 @@ func (a *Appender) Alone(ctx context.Context) error {
 
 // Append writes events, those of an endpoint in the order given, which were made of the
 // records of partition. The events of all writes to those records up to the sequence
-// recordsAfter are in the log before these; 0 claims that of none. It returns nil when all are there. After an error some may be
-// there, in the order of writing, and the appender appends no more: a new one has
-// to read them first. It returns ErrOvertaken, bus.ErrUnavailable or ctx's error. The
+// recordsAfter are in the log before these; 0 promises nothing of them. It returns nil
+// when all are there. After an error some may be there, in the order of writing, and the
+// appender appends no more: a new one has to read them first. It returns ErrOvertaken, bus.ErrUnavailable or ctx's error. The
 // server's own setting decides when they are on the disk.
 func (a *Appender) Append(ctx context.Context, partition int, recordsAfter uint64, list ...Event) error {
 	if len(list) == 0 {

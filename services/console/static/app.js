@@ -3,7 +3,7 @@ import { morph } from "./morph.js";
 import { startPalette } from "./palette.js";
 import { startKeys } from "./keys.js";
 import { startCharts } from "./chart.js";
-import { startPage } from "./page.js";
+import { retryDelay, startPage } from "./page.js";
 
 /** Shows the times below a node relatively. @param {ParentNode} root */
 export function showTimes(root) {
@@ -67,7 +67,7 @@ function startLive() {
     source.addEventListener("signed-out", () => location.reload());
     source.addEventListener("error", () => {
       show("reconnecting");
-      if (source && source.readyState === EventSource.CLOSED) { source = null; setTimeout(open, 3000); }
+      if (source && source.readyState === EventSource.CLOSED) { source = null; setTimeout(open, retryDelay); }
     });
   };
   const close = () => { clearTimeout(silence); source?.close(); source = null; };

@@ -1,8 +1,8 @@
 // What only some pages have: live output, the playground, selected rows, copy buttons.
 
 const maxShown = 200_000;
-/** How long after a refusal a stream is asked for again, in ms. */
-const retryDelay = 3000;
+/** How long after a refusal the server is asked for a stream again, in ms. */
+export const retryDelay = 3000;
 
 /** The text of a chunk, as far as it is one. @param {any} chunk @returns {string} */
 function textOf(chunk) {
@@ -68,7 +68,9 @@ function follow(shown) {
     if (rate) rate.textContent = `${chunks} chunks` + rateOf(pace.recent.length, (now - pace.recent[0]) / 1000);
   });
   source.addEventListener("signed-out", () => location.reload());
+  const leave = () => { keep(); source.close(); };
   const again = () => {
+    removeEventListener("pagehide", leave);
     if (!shown.isConnected) return;
     keep();
     shown.textContent = "";
@@ -79,14 +81,13 @@ function follow(shown) {
     if (source.readyState === EventSource.CLOSED) setTimeout(again, retryDelay);
   });
   source.addEventListener("end", (e) => {
-    source.close();
-    keep();
+    leave();
     if (!rate) return;
     const { error } = JSON.parse(/** @type {MessageEvent} */ (e).data);
     if (error) rate.textContent = error;
     else rate.textContent = chunks ? `${chunks} chunks` + rateOf(pace.chunks, (pace.until - pace.from) / 1000) : "nothing was streamed";
   });
-  addEventListener("pagehide", () => { keep(); source.close(); });
+  addEventListener("pagehide", leave);
 }
 
 function startStreams() {
