@@ -36,7 +36,7 @@ var layers = [][]string{
 	{"shared/record"},
 	{"shared/chunks"},
 	{"shared/queue", "shared/events", "shared/logs", "shared/registry", "shared/storehealth", "shared/testenv", "shared/telemetry/otlp"},
-	{"shared/deliveries", "shared/logs/logstest"},
+	{"shared/deliveries", "shared/logs/logstest", "e2e/proxy"},
 	{"shared/web", "shared/openapi", "shared/metrics", "shared/worker", "shared/client"},
 	{"shared/worker/s3", "shared/testenv/backend", "shared/testenv/program", "services/autoscaler/driver", "services/autoscaler/arbiter", "services/api/openai"},
 	{

@@ -2,19 +2,13 @@ package docs
 
 import (
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/gofiber/fiber/v2"
 
-	"flightline/e2e/require"
-	"flightline/shared/testenv"
+	"flightline/e2e/proxy"
 )
 
 // Behind the proxy of roles, each route is answered by the role that has it.
@@ -48,33 +42,11 @@ func TestTheProxyOfRolesKnowsEachRoute(t *testing.T) {
 // the name of their role, and returns its address.
 func startRolesProxy(t *testing.T) (address string) {
 	t.Helper()
-	program, err := exec.LookPath("nginx")
-	if err != nil {
-		require.Skip(t, "proxy", err.Error())
-	}
-	address = testenv.FreePorts(t, 1)[0]
-	words := []string{"127.0.0.1:8000", address}
+	var words []string
 	for role, port := range map[string]string{"api": "8080", "control": "8081", "gateway": "8082", "console": "8086"} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, role) }))
 		t.Cleanup(server.Close)
 		words = append(words, "127.0.0.1:"+port, server.Listener.Addr().String())
 	}
-	dir := t.TempDir()
-	text := strings.NewReplacer(words...).Replace(read(t, "docs/proxy/nginx-roles.conf"))
-	if err := os.WriteFile(filepath.Join(dir, "nginx.conf"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), program, "-g", "daemon off; master_process off; pid nginx.pid; error_log stderr;", "-p", dir, "-c", "nginx.conf")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Wait() })
-	testenv.Eventually(t, "nginx listens", func() bool {
-		conn, err := net.Dial("tcp", address)
-		if err == nil {
-			_ = conn.Close()
-		}
-		return err == nil
-	})
-	return address
+	return proxy.Start(t, "nginx", "nginx-roles.conf", words...)
 }

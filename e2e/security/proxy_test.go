@@ -7,15 +7,11 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"flightline/e2e/require"
-	"flightline/shared/testenv"
+	"flightline/e2e/proxy"
 	"flightline/shared/testenv/program"
 	"flightline/shared/web/framingtest"
 )
@@ -26,10 +22,7 @@ const proxiedHost = "flightline.example"
 // that proxy and dev might frame in other ways is never answered to another client.
 func TestBehindAProxy(t *testing.T) {
 	t.Parallel()
-	for name, args := range map[string][]string{
-		"nginx":   {"-g", "daemon off; master_process off; pid nginx.pid; error_log stderr;", "-p", ".", "-c", "nginx.conf"},
-		"haproxy": {"-db", "-f", "haproxy.cfg"},
-	} {
+	for name, file := range map[string]string{"nginx": "nginx.conf", "haproxy": "haproxy.cfg"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := program.New(t)
@@ -39,44 +32,13 @@ func TestBehindAProxy(t *testing.T) {
 			s.OK("endpoint", "create", "echo")
 			s.Start("worker", "echo", "--", "cat").Line(program.WorkerReady)
 			backend := strings.TrimPrefix(url, "http://")
-			p := &proxied{Env: s, address: startProxy(s, name, backend, args)}
+			p := &proxied{Env: s, address: proxy.Start(t, name, file, "127.0.0.1:8080", backend)}
 			p.serves()
 			p.streams()
 			p.keepsRequestsApart()
-			(&proxied{Env: s, address: startProxy(s, name, backend, args, "310s", "1s")}).waits()
+			(&proxied{Env: s, address: proxy.Start(t, name, file, "127.0.0.1:8080", backend, "310s", "1s")}).waits()
 		})
 	}
-}
-
-// startProxy starts the proxy with its file of docs/proxy, in which it replaces words (old and
-// new, in turn), and returns its address.
-func startProxy(s *program.Env, name, backend string, args []string, words ...string) (address string) {
-	s.T.Helper()
-	program, err := exec.LookPath(name)
-	if err != nil {
-		require.Skip(s.T, "proxy", err.Error())
-	}
-	file := strings.TrimPrefix(args[len(args)-1], "./")
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "proxy", file))
-	if err != nil {
-		s.T.Fatal(err)
-	}
-	address = testenv.FreePorts(s.T, 1)[0]
-	words = append(words, "127.0.0.1:8080", backend, "127.0.0.1:8000", address)
-	text = []byte(strings.NewReplacer(words...).Replace(string(text)))
-	if err := os.WriteFile(filepath.Join(s.Dir, file), text, 0o600); err != nil {
-		s.T.Fatal(err)
-	}
-	proxy := s.StartCommand(s.Command(program, args...))
-	s.T.Cleanup(proxy.Tell)
-	s.Eventually(name+" listens", func() bool {
-		conn, err := net.Dial("tcp", address)
-		if err == nil {
-			_ = conn.Close()
-		}
-		return err == nil
-	})
-	return address
 }
 
 // proxied is a dev behind a proxy.
