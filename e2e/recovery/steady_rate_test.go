@@ -3,6 +3,7 @@ package recovery
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"flightline/shared/bus"
 	"flightline/shared/client"
 	"flightline/shared/job"
+	"flightline/shared/retry"
 	"flightline/shared/testenv"
 	"flightline/shared/testenv/program"
 	"flightline/shared/worker"
@@ -210,7 +212,7 @@ func pace(t *testing.T, c *client.Client) *paced {
 				return
 			}
 			wg.Go(func() {
-				j, err := c.Run(context.WithoutCancel(ctx), "work", client.Request{Input: map[string]string{"text": fmt.Sprint("job ", n, strings.Repeat(" and its input", 20))}})
+				j, err := submit(context.WithoutCancel(ctx), c, client.Request{Input: map[string]string{"text": fmt.Sprint("job ", n, strings.Repeat(" and its input", 20))}})
 				if err != nil {
 					t.Errorf("submit: %v", err)
 					return
@@ -224,6 +226,18 @@ func pace(t *testing.T, c *client.Client) *paced {
 	p.stop = func() { cancel(); wg.Wait() }
 	t.Cleanup(p.stop)
 	return p
+}
+
+// submit tries again as callers do: a machine that is slower than the rate refuses some.
+func submit(ctx context.Context, c *client.Client, r client.Request) (j *client.Job, err error) {
+	err = retry.Do(ctx, retry.Every(time.Second), func(err error) bool {
+		refused, answered := errors.AsType[*client.Error](err)
+		return answered && refused.Temporary()
+	}, func() error {
+		j, err = c.Run(ctx, "work", r)
+		return err
+	})
+	return j, err
 }
 
 func (p *paced) ids() []job.ID {
