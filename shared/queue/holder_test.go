@@ -49,23 +49,27 @@ func TestALivingHolderIsAskedAndKeepsItsJob(t *testing.T) {
 	s.want(t, id, job.Completed)
 }
 
-// The same for a worker that is heard of by a gateway.
+// The same for a worker that is heard of by a gateway, which is busy with nudges, as when many
+// jobs are cancelled.
 func TestALivingRemoteHolderIsAskedAndKeepsItsJob(t *testing.T) {
 	t.Parallel()
-	s := newEnv(t)
+	s := newEnv(t, func(e *endpoint.Endpoint) { e.Lease = 3 * askTimeout })
 	second := s.queue(t, Config{})
 	testenv.Eventually(t, "served for a lease", func() bool { return second.bus.Availability().Age() > s.e.Lease })
 	id, l := s.handed(t, "remote")
-	stop, err := s.q.Remote.OnNudge(s.e, func(job.ID) {})
+	busy := make(chan struct{})
+	defer close(busy)
+	stop, err := s.q.Remote.OnNudge(s.e, func(job.ID) { <-busy })
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer stop()
+	second.Remote.Nudge(s.e, "another")
 	if err := s.q.Remote.Heartbeat(t.Context(), s.e, id, "remote"); err != nil {
 		t.Fatal(err)
 	}
 	expired(t, s.q, l)
-	nothing(t, s.consumer(t, second, "other"), s.e.Lease/2)
+	nothing(t, s.consumer(t, second, "other"), 2*askTimeout)
 	if err := s.q.Remote.Heartbeat(t.Context(), s.e, id, "remote"); err != nil {
 		t.Errorf("the worker lost its job: %v", err)
 	}

@@ -399,18 +399,29 @@ func (k *heartbeats) find(id job.ID) (r heartbeat, ok bool) {
 // called for within their lease, that their worker lives. It returns
 // bus.ErrUnavailable.
 func (rm *Remote) OnNudge(e endpoint.Endpoint, each func(job.ID)) (stop func(), err error) {
-	sub, err := rm.q.nc.Subscribe(streams.Nudges(e.ID), func(m *nats.Msg) {
-		id := streams.JobOf(m.Subject)
+	nudges, err := rm.q.nc.Subscribe(streams.Nudges(e.ID), func(m *nats.Msg) {
 		if !isAsk(m) {
-			each(id)
-		} else if r, ok := rm.heartbeats.find(id); ok {
-			answerQuestion(rm.q.nc, e.ID, id, holderAnswer{Attempt: r.attempt, Run: r.run, SilentMs: time.Since(r.at).Milliseconds()})
+			each(streams.JobOf(m.Subject))
 		}
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watch the jobs of %s: %w: %w", e.ID, bus.ErrUnavailable, err)
 	}
-	return func() { _ = sub.Unsubscribe() }, nil
+	// A subscription of its own: a question has an answer within askTimeout, however long each takes.
+	questions, err := rm.q.nc.Subscribe(streams.Nudges(e.ID), func(m *nats.Msg) {
+		id := streams.JobOf(m.Subject)
+		if r, ok := rm.heartbeats.find(id); ok && isAsk(m) {
+			answerQuestion(rm.q.nc, e.ID, id, holderAnswer{Attempt: r.attempt, Run: r.run, SilentMs: time.Since(r.at).Milliseconds()})
+		}
+	})
+	if err != nil {
+		_ = nudges.Unsubscribe()
+		return nil, fmt.Errorf("answer for the workers of %s: %w: %w", e.ID, bus.ErrUnavailable, err)
+	}
+	return func() {
+		_ = nudges.Unsubscribe()
+		_ = questions.Unsubscribe()
+	}, nil
 }
 
 // Nudge asks the process that holds the job, or speaks for its worker, to read its
