@@ -13,15 +13,20 @@ import (
 )
 
 // TestALostWorkersJobsStartAnother kills the only worker of a fleet with the
-// default scaler while it runs a job. Beside it a second endpoint idles.
+// default scaler while it runs a job. Its driver sees that: the job runs elsewhere long before
+// its lease is over. Beside it a second endpoint idles.
 func TestALostWorkersJobsStartAnother(t *testing.T) {
 	t.Parallel()
 	f, d := fleetDev(t)
-	f.endpoint("lost", map[string]any{"leaseMs": 10_000})
+	killed := filepath.Join(t.TempDir(), "killed") // till then the job runs
+	f.endpoint("lost", map[string]any{"leaseMs": 3_600_000, "env": map[string]string{asFleetWorker: "yes", "FLEET_TEST_UNTIL": killed}})
 	f.endpoint("beside", map[string]any{"leaseMs": 10_000})
-	job := f.submit("lost", 1, 3000, nil)[0]
-	f.running("lost", job)
+	job := f.submit("lost", 1, 0, nil)[0]
+	f.held("lost", job)
 	f.killWorkers(d, "lost")
+	if err := os.WriteFile(killed, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	by := f.completed("lost", []string{job})
 	if _, first := by["lost-0-1"]; first {
 		t.Errorf("job %s: got it done by the worker that was killed: %v", job, by)

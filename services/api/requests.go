@@ -149,11 +149,7 @@ func (s *Service) listLive(ctx context.Context, q listQuery, w queue.ListOptions
 	case q.fingerprint != "" || !slices.Contains(w.Statuses, job.InProgress):
 		return nil, 0, nil
 	}
-	ids, err := s.heldBy(ctx, q.endpoint, q.worker)
-	if err != nil {
-		return nil, 0, err
-	}
-	jobs, err := s.queue.Lists.Lookup(ctx, q.endpoint, ids)
+	jobs, err := s.heldBy(ctx, q.endpoint, q.worker)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -162,26 +158,21 @@ func (s *Service) listLive(ctx context.Context, q listQuery, w queue.ListOptions
 }
 
 // heldBy are the jobs that a worker may hold: those that its heartbeat names, or, while it is
-// silent, those that were handed out to any.
-func (s *Service) heldBy(ctx context.Context, e endpoint.Endpoint, worker string) (ids []job.ID, err error) {
+// silent, those whose records name it.
+func (s *Service) heldBy(ctx context.Context, e endpoint.Endpoint, worker string) (map[job.ID]job.Job, error) {
 	workers, err := s.registry.Workers.List(ctx, e.ID)
 	if err != nil {
 		return nil, err
 	}
-	if at := slices.IndexFunc(workers, func(w registry.Worker) bool { return w.ID == worker }); at >= 0 {
-		for _, id := range workers[at].Running {
-			ids = append(ids, job.ID(id))
-		}
-		return ids, nil
+	at := slices.IndexFunc(workers, func(w registry.Worker) bool { return w.ID == worker })
+	if at < 0 {
+		return s.queue.Lists.HeldBy(ctx, e, worker)
 	}
-	for _, class := range []job.Class{job.Normal, job.LowPriority} {
-		some, err := s.queue.Lists.HandedOut(ctx, e, class)
-		if err != nil {
-			return nil, err
-		}
-		ids = append(ids, some...)
+	var ids []job.ID
+	for _, id := range workers[at].Running {
+		ids = append(ids, job.ID(id))
 	}
-	return ids, nil
+	return s.queue.Lists.Lookup(ctx, e, ids)
 }
 
 // tieBits are for jobs of a worker that were queued in the same millisecond.

@@ -86,15 +86,18 @@ func (a *agent) noteRefreshed(ctx context.Context, p pod.Pod, at time.Time) erro
 	})
 }
 
-// exit writes that a pod has ended, and lets its worker in no more, unless it was started
-// again meanwhile. It reports whether that is on record; if not, the next look leads here
-// again.
+// exit writes that a pod has ended, and which jobs its worker had, and lets that in no more,
+// unless the pod was started again meanwhile. It reports whether that is on record; if not,
+// the next look leads here again.
 func (a *agent) exit(ctx context.Context, p pod.Pod, by pod.Trigger, why string) bool {
 	why = pod.Conceal(why, p.Spec.Env) // whole, before anything is cut off
-	_, err := a.registry.Pods.Move(ctx, p.ID, by, bounded(why), a.queue.Now(), func(x *pod.Pod) error {
+	w, _, err := a.lastHeartbeat(ctx, p)
+	a.warn(ctx, "jobs of a pod not noted, their leases end", p.ID, err)
+	_, err = a.registry.Pods.Move(ctx, p.ID, by, bounded(why), a.queue.Now(), func(x *pod.Pod) error {
 		if x.Starts != p.Starts {
 			return errPodChanged
 		}
+		x.Cut, x.Gone = w.Running, true
 		return nil
 	})
 	if err != nil && !errors.Is(err, pod.ErrNotFound) {

@@ -3,6 +3,7 @@ package autoscaler
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"flightline/services/autoscaler/driver"
 	"flightline/shared/pod"
+	"flightline/shared/registry"
 	"flightline/shared/testenv"
 )
 
@@ -112,6 +114,22 @@ func TestACommandThatIsNoWorkerIsSaidToBeNone(t *testing.T) {
 		if p := s.get(id); p.Change != c.want {
 			t.Errorf("%s: got %q, want %q", id, p.Change, c.want)
 		}
+	}
+}
+
+// Gateways give its jobs back at once.
+func TestAWorkerThatEndsLeavesWordOfItsJobs(t *testing.T) {
+	s := newEnv(t)
+	a := s.agentOf(s.engine("machine"))
+	t.Cleanup(a.logs.close)
+	s.pod("w", at, of("ep"))
+	if err := s.registry.Workers.Beat(t.Context(), registry.Worker{ID: "w", Endpoint: "ep", State: registry.WorkerRunning, Running: []string{"a-job"}}); err != nil {
+		t.Fatal(err)
+	}
+	testenv.EventuallyNone(t, func() string { return s.stateOf("ep", "w", registry.WorkerRunning) })
+	a.ended(t.Context(), s.get("w"), driver.Instance{PodID: "w", Code: 1})
+	if p := s.get("w"); !slices.Equal(p.Cut, []string{"a-job"}) || !p.Gone || !p.Failed() {
+		t.Errorf("got %v, gone %t, failed %t, want its job, gone and failed", p.Cut, p.Gone, p.Failed())
 	}
 }
 

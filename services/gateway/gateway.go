@@ -122,7 +122,7 @@ func (s *Service) Run(ctx context.Context) error {
 	})
 	g.Go(func() error { return s.stopSignals.run(ctx) })
 	g.Go(func() error {
-		s.releaseStoppedWorkers(ctx)
+		s.releaseEndedWorkers(ctx)
 		return nil
 	})
 	return g.Wait()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"flightline/shared/endpoint"
@@ -21,11 +22,10 @@ const (
 	releaseRetryDelay  = 5 * time.Second
 )
 
-// releaseStoppedWorkers releases the jobs of workers that a driver stopped on
-// request, until ctx ends. Only the driver knows that they have stopped, and it
-// may not write records of jobs. Every gateway does this; the record decides
-// which is first.
-func (s *Service) releaseStoppedWorkers(ctx context.Context) {
+// releaseEndedWorkers gives back the jobs of workers that a driver stopped on request, or saw
+// end, until ctx ends. Only the driver knows that they have ended, and it may not write
+// records of jobs. Every gateway does this; the record decides which is first.
+func (s *Service) releaseEndedWorkers(ctx context.Context) {
 	done := map[string]bool{} // pods
 	for ctx.Err() == nil {
 		changed := s.registry.Pods.Changed()
@@ -51,7 +51,7 @@ func (s *Service) releaseJobsOfPods(ctx context.Context, done map[string]bool) e
 	var errs []error
 	there := map[string]bool{}
 	for _, p := range pods {
-		if len(p.Cut) == 0 || p.Driver == "" {
+		if p.Driver == "" || len(p.Cut) == 0 && !p.Gone {
 			continue
 		}
 		if there[p.ID] = true; !done[p.ID] {
@@ -64,7 +64,7 @@ func (s *Service) releaseJobsOfPods(ctx context.Context, done map[string]bool) e
 	return errors.Join(errs...)
 }
 
-// releaseJobsOf releases the leases of a pod's worker. A lease that is lost was
+// releaseJobsOf ends the leases of a pod's worker. A lease that is lost was
 // ended or released by the worker or by another gateway.
 func (s *Service) releaseJobsOf(ctx context.Context, p pod.Pod) error {
 	e, err := s.registry.Endpoints.Get(ctx, p.Endpoint)
@@ -74,10 +74,18 @@ func (s *Service) releaseJobsOf(ctx context.Context, p pod.Pod) error {
 	if err != nil {
 		return err
 	}
+	ids, err := s.jobsOf(ctx, e, p)
+	if err != nil {
+		return err
+	}
 	var errs []error
-	for _, id := range p.Cut {
-		lease, err := s.queue.Remote.LeaseOf(ctx, e, job.ID(id), p.ID)
-		if err == nil {
+	for _, id := range ids {
+		lease, err := s.queue.Remote.LeaseOf(ctx, e, id, p.ID)
+		switch {
+		case err != nil:
+		case p.Failed():
+			err = lease.WorkerEnded(ctx)
+		default:
 			err = lease.Release(ctx)
 		}
 		switch {
@@ -85,8 +93,25 @@ func (s *Service) releaseJobsOf(ctx context.Context, p pod.Pod) error {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("pod %s: job %s: %w", p.ID, id, err))
 		default:
-			s.log.InfoContext(ctx, "job given back, its worker was stopped", "job", id, "endpoint", e.ID, "worker", p.ID)
+			s.log.InfoContext(ctx, "job given back, its worker has ended", "job", id, "endpoint", e.ID, "worker", p.ID, "reason", p.Change)
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// jobsOf are the jobs that a pod's worker may have held when it ended: those that its last
+// heartbeat named, and, if it is gone, those that it was handed since. After a lease they are
+// others' anyway.
+func (s *Service) jobsOf(ctx context.Context, e endpoint.Endpoint, p pod.Pod) ([]job.ID, error) {
+	held := map[job.ID]job.Job{}
+	if p.Gone && s.queue.Now().Sub(p.Changed) < e.Lease {
+		var err error
+		if held, err = s.queue.Lists.HeldBy(ctx, e, p.ID); err != nil {
+			return nil, err
+		}
+	}
+	for _, id := range p.Cut {
+		held[job.ID(id)] = job.Job{}
+	}
+	return slices.Collect(maps.Keys(held)), nil
 }

@@ -1,9 +1,12 @@
 package gateway
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
+	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/shared/pod"
 	"flightline/shared/testenv"
@@ -31,6 +34,67 @@ func TestJobsOfAWorkerThatItsDriverEndedWaitAgainAtOnce(t *testing.T) {
 	// And another worker gets it, long before the lease would be over.
 	if got := s.worker("w2", one, two).take(); got.ID != id {
 		t.Errorf("got %+v, want job %s", got, id)
+	}
+}
+
+// A worker that crashes early in a job has named it in no ping. No lease, and no time to be
+// confirmed, is waited for.
+func TestJobsOfAWorkerThatCrashedWaitAgainAtOnceAndItCountsAsLost(t *testing.T) {
+	s := newEnv(t, func(e *endpoint.Endpoint) { e.Lease = time.Hour })
+	g, other := s.gateway(Config{Confirm: time.Hour}), s.gateway(Config{Confirm: time.Hour})
+	now := s.queue.Now().UTC()
+	must(t, s.registry.Pods.Create(t.Context(), pod.Pod{ID: "w1", Endpoint: "ep", Driver: pod.Process, Status: pod.Running, Created: now, Changed: now}))
+	named, taken := s.submit(), s.submit()
+	w := s.worker("w1", g)
+	w.take()
+	w.ping(named)
+	w.take()
+	g.stop()
+	_, err := s.registry.Pods.Move(t.Context(), "w1", pod.Exit, "it ended by itself", now, func(p *pod.Pod) error {
+		p.Cut, p.Gone = []string{named}, true
+		return nil
+	})
+	must(t, err)
+	for id, lost := range map[string]int{named: 1, taken: 0} { // perhaps it was not sent the other one whole
+		testenv.EventuallyNone(t, func() string {
+			if j := s.status(id); j.Status != job.InQueue || j.Lost != lost {
+				return fmt.Sprintf("got %s, lost %d, want it to wait, lost %d", j.Status, j.Lost, lost)
+			}
+			return ""
+		})
+	}
+	next := s.worker("w2", other)
+	if got := []string{next.take().ID, next.take().ID}; !slices.Contains(got, named) || !slices.Contains(got, taken) {
+		t.Errorf("got %v, want %s and %s", got, named, taken)
+	}
+}
+
+// Its autoscaler may be away, and it may go on.
+func TestAWorkerThatNobodySawEndKeepsItsJobs(t *testing.T) {
+	s := newEnv(t)
+	g := s.gateway(Config{})
+	now := s.queue.Now().UTC()
+	for _, id := range []string{"away", "crashed"} {
+		must(t, s.registry.Pods.Create(t.Context(), pod.Pod{ID: id, Endpoint: "ep", Driver: pod.Process, Status: pod.Running, Created: now, Changed: now}))
+	}
+	kept := s.submit()
+	away := s.worker("away", g)
+	away.ping()
+	away.take()
+	id := s.submit()
+	crashed := s.worker("crashed", g)
+	crashed.ping()
+	crashed.take()
+	for _, p := range []string{"away", "crashed"} { // in this order
+		_, err := s.registry.Pods.Move(t.Context(), p, pod.Exit, "gone", now, func(x *pod.Pod) error {
+			x.Gone = p == "crashed"
+			return nil
+		})
+		must(t, err)
+	}
+	testenv.Eventually(t, "the job of the other one waits again", func() bool { return s.status(id).Status == job.InQueue })
+	if j := s.status(kept); j.Status != job.InProgress || j.Worker != "away" {
+		t.Errorf("got %s by %s, want that it runs on", j.Status, j.Worker)
 	}
 }
 

@@ -35,7 +35,7 @@ var triggerMeans = map[job.Trigger]struct{ who, what string }{
 	job.Fail:    {"the holder; the process that finds the last worker lost", "ends the attempt with an error text"},
 	job.TimeOut: {"the holder; the due consumer; any reader 2 s later", "ends a run that is past its deadline"},
 	job.Cancel:  {"a caller", "ends the attempt; a running handler's context ends within a second"},
-	job.Release: {"a worker that stops", "returns the job unfinished; it waits again at once and no worker counts as lost"},
+	job.Release: {"a worker that stops; a gateway, of a worker that has ended", "returns the job unfinished; it waits again at once. No worker counts as lost, unless it ended by itself"},
 	job.Retry:   {"a caller", "begins the next attempt under the same id, with the same input and the same ttl"},
 }
 

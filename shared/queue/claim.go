@@ -210,10 +210,7 @@ func (c *Consumer) act(ctx context.Context, m *received, msg, r *record.Record, 
 	case decideTakeOver:
 		return c.pickUpAndLease(ctx, msg, r, r.Lost+1)
 	case decideGiveUp:
-		_, err := c.q.move(ctx, c.at, r, job.Fail, func(n *record.Record) {
-			keepInput(n, msg)
-			failLost(n, fmt.Sprintf("worker lost: this attempt was handed out %d times, and %d workers fell silent while they ran it", n.Run, n.Lost+1))
-		})
+		_, err := c.q.move(ctx, c.at, r, job.Fail, func(n *record.Record) { failLastLost(n, msg) })
 		return nil, c.finished(ctx, msg, r, err)
 	case decideTimeOut:
 		_, err := c.q.move(ctx, c.at, r, job.TimeOut, func(n *record.Record) { keepInput(n, msg); n.Error = job.ErrTextTimedOut })

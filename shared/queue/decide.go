@@ -108,7 +108,7 @@ func decide(r *record.Record, d deliveryFacts) decision {
 // silent.
 func decideSilence(r *record.Record, d deliveryFacts) decision {
 	switch {
-	case r.AckTimeout > 0 && r.Undelivered < maxUndelivered:
+	case mayBeHandedAgain(r):
 		if d.now.Before(r.Started.Add(r.AckTimeout)) || d.available < min(d.lease, r.AckTimeout) {
 			return decideHold // the sign may still come, or could not
 		}
@@ -123,6 +123,12 @@ func decideSilence(r *record.Record, d deliveryFacts) decision {
 		return decideGiveUp
 	}
 	return decideTakeOver
+}
+
+// mayBeHandedAgain reports whether a run that goes on may be handed out again without a lost
+// worker: none is known to have received it.
+func mayBeHandedAgain(r *record.Record) bool {
+	return r.AckTimeout > 0 && r.Undelivered < maxUndelivered
 }
 
 // redeliveryDelay is how long a message that is left alone waits for its next

@@ -89,7 +89,7 @@ func TestTooManyLostWorkersFailTheJob(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("the third worker got a job: %v", err)
 	}
-	const want = "worker lost: this attempt was handed out 2 times, and 2 workers fell silent while they ran it"
+	const want = "worker lost: this attempt was handed out 2 times, and 2 workers ended or fell silent while they ran it"
 	if j := s.want(t, id, job.Failed); j.Error != want || j.Lost != 2 || j.Output != nil {
 		t.Errorf("got %q, lost %d, output %s, want %q, 2 and no output: its progress was none", j.Error, j.Lost, j.Output, want)
 	}

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -235,6 +236,22 @@ func (l *Lists) HandedOut(ctx context.Context, e endpoint.Endpoint, class job.Cl
 		ids[i] = streams.JobOf(bus.SubjectOf(m))
 	}
 	return ids, err
+}
+
+// HeldBy returns the jobs of HandedOut, of both classes, that are IN_PROGRESS at the worker,
+// as their records say. It costs and returns what HandedOut and Lookup do.
+func (l *Lists) HeldBy(ctx context.Context, e endpoint.Endpoint, worker string) (map[job.ID]job.Job, error) {
+	var ids []job.ID
+	for _, class := range []job.Class{job.Normal, job.LowPriority} {
+		some, err := l.HandedOut(ctx, e, class)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, some...)
+	}
+	jobs, err := l.Lookup(ctx, e, ids)
+	maps.DeleteFunc(jobs, func(_ job.ID, j job.Job) bool { return j.Status != job.InProgress || j.Worker != worker })
+	return jobs, err
 }
 
 // rawOf is the highest attempt of each job: its record, or its queue

@@ -70,6 +70,13 @@ func failLost(r *record.Record, text string) {
 	r.InlineOutput, r.Error = nil, text
 }
 
+// failLastLost is the change that fails an attempt whose run lost the last worker that the
+// endpoint allows. msg is the queue message.
+func failLastLost(r, msg *record.Record) {
+	keepInput(r, msg)
+	failLost(r, fmt.Sprintf("worker lost: this attempt was handed out %d times, and %d workers ended or fell silent while they ran it", r.Run, r.Lost+1))
+}
+
 // finishAttempt sets what ends with the attempt.
 func finishAttempt(r *record.Record, now time.Time) {
 	r.Finished, r.RetainUntil = now, now.Add(r.Retention)

@@ -215,6 +215,42 @@ func (l *Lease) received(ctx context.Context) error {
 	return l.lives(ctx)
 }
 
+// WorkerEnded gives back the job of a worker that is known to have ended: it waits again, at
+// once, and counts as a job that lost its worker does after its lease (decideSilence). A run
+// that the worker may not have received is no lost worker. With the last lost worker that the
+// endpoint allows, the job is FAILED. It returns ErrLost or bus.ErrUnavailable.
+func (l *Lease) WorkerEnded(ctx context.Context) error {
+	ctx, cancel := bus.Bounded(ctx)
+	defer cancel()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.rec.Detached {
+		return nil // its silence is watched (due.go)
+	}
+	if err := l.loadMessage(ctx); err != nil {
+		return err
+	}
+	if !mayBeHandedAgain(l.rec) && l.rec.Lost+1 >= l.consumer.e.MaxLost {
+		if err := l.write(ctx, job.Fail, func(n *record.Record) { failLastLost(n, l.msg) }); err != nil {
+			return err
+		}
+		l.ack(ctx)
+		return nil
+	}
+	err := l.write(ctx, job.Release, func(n *record.Record) {
+		if mayBeHandedAgain(n) {
+			n.Undelivered++
+		} else {
+			n.Lost++
+		}
+		givenBack(n)
+	})
+	if err == nil && l.named(ctx) {
+		l.consumer.q.bus.GiveBack(l.rec.AckSubject)
+	}
+	return err
+}
+
 // lookBack fetches what the end of a run must know and this process may not:
 // whether there are chunks, and the input, if a retry or a webhook may want it.
 func (l *Lease) lookBack(ctx context.Context, by job.Trigger) (emitted bool, err error) {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"flightline/shared/chunks"
+	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/shared/record"
 	"flightline/shared/testenv"
@@ -196,6 +197,60 @@ func TestASignOfLifeConfirmsARunOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
+	}
+}
+
+// No lease is waited for: the driver of the worker saw that it has ended.
+func TestTheJobOfAWorkerThatHasEndedWaitsAgainAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, func(e *endpoint.Endpoint) { e.Lease, e.MaxLost = time.Hour, 2 })
+	id := s.submit(t)
+	ends := func(received bool) *job.Job {
+		t.Helper()
+		consumer := s.q.Remote.Consume(s.e, "w", time.Hour)
+		defer consumer.Close()
+		if l, err := consumer.NextIf(t.Context(), always, never, false); err != nil || l.Job.ID != id {
+			t.Fatalf("got %+v, %v, want %s", l, err, id)
+		}
+		if received {
+			if err := s.q.Remote.Heartbeat(t.Context(), s.e, id, "w"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l, err := s.q.Remote.LeaseOf(t.Context(), s.e, id, "w")
+		other, err2 := s.q.Remote.LeaseOf(t.Context(), s.e, id, "w")
+		if err = errors.Join(err, err2); err == nil {
+			err = l.WorkerEnded(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := other.WorkerEnded(t.Context()); !errors.Is(err, ErrLost) {
+			t.Errorf("by another process: got %v, want ErrLost", err)
+		}
+		return s.status(t, id)
+	}
+	for i, run := range []struct {
+		received bool
+		want     job.Status
+		lost     int
+	}{
+		{false, job.InQueue, 0}, // it may not have been received (maxUndelivered)
+		{true, job.InQueue, 1},
+		{false, job.InQueue, 1},
+		{false, job.Failed, 2},
+	} {
+		if j := ends(run.received); j.Status != run.want || j.Lost != run.lost || j.Run != i+1 {
+			t.Errorf("run %d: got %s, lost %d, run %d, want %s, lost %d", i+1, j.Status, j.Lost, j.Run, run.want, run.lost)
+		}
+	}
+	const want = "worker lost: this attempt was handed out 4 times, and 2 workers ended or fell silent while they ran it"
+	if j := s.status(t, id); j.Error != want {
+		t.Errorf("got %q, want %q", j.Error, want)
+	}
+	s.empty(t)
+	if _, err := s.q.Retry(t.Context(), s.e, id, ""); err != nil {
+		t.Errorf("retry: got %v, want its input kept", err)
 	}
 }
 
