@@ -8,6 +8,8 @@ import (
 	"pgregory.net/rapid"
 
 	"flightline/shared/endpoint"
+	"flightline/shared/registry"
+	"flightline/shared/testenv"
 )
 
 // Somebody else starts and stops the workers: after a while there are as many
@@ -20,7 +22,7 @@ func TestAnExternalFleetsNumberDoesNotFlapEither(t *testing.T) {
 		e.ScalerValue = rapid.IntRange(1, 10).Draw(t, "value")
 		e.IdleTimeout = time.Duration(rapid.IntRange(1, 60).Draw(t, "idle")) * time.Second
 		lag := rapid.IntRange(0, 30).Draw(t, "lag")
-		d := &day{e: e, now: noon}
+		d := &day{e: e, now: noon, used: make([]time.Time, most)}
 		waiting, wanted := 0, make([]int, 0, 4000)
 		for range rapid.IntRange(1, 12).Draw(t, "phases") {
 			come, every := rapid.IntRange(0, 6).Draw(t, "rate"), rapid.IntRange(1, 20).Draw(t, "every")
@@ -53,9 +55,9 @@ func TestAnExternalFleetsNumberDoesNotFlapEither(t *testing.T) {
 func (d *day) number(t *rapid.T, waiting, running, there int) {
 	s := sample{queued: waiting, running: running, allRunning: running}
 	for i := range there {
-		w := member{id: fmt.Sprint(i), state: idle}
+		w := member{id: fmt.Sprint(i), state: idle, rested: d.now.Sub(d.used[i])}
 		if i < running {
-			w.state, w.jobs = busy, 1
+			w.state, w.jobs, w.rested, d.used[i] = busy, 1, 0, d.now
 		}
 		s.members = append(s.members, w)
 	}
@@ -69,4 +71,39 @@ func (d *day) number(t *rapid.T, waiting, running, there int) {
 	}
 	d.m = v.memory
 	d.steady(t, v, before)
+}
+
+// Of jobs that are shorter than the pause between two looks, most looks see none.
+func TestAnOwnersWorkerWithShortJobsIsStillWanted(t *testing.T) {
+	s := newEnv(t)
+	e := s.endpoint("ep", elsewhere)
+	e.IdleTimeout = 30 * time.Second
+	l, m := s.leader(), &endpointState{memory: memory{wanted: 1}}
+	look := func(rested, later time.Duration) decision {
+		t.Helper()
+		w := registry.Worker{ID: "own", Endpoint: "ep", State: registry.WorkerIdle, Native: true, Rested: rested}
+		if err := s.registry.Workers.Beat(t.Context(), w); err != nil {
+			t.Fatal(err)
+		}
+		var in fleetSample
+		testenv.EventuallyNone(s.t, func() string {
+			v, err := l.readView(t.Context())
+			if err != nil {
+				return err.Error()
+			}
+			v.now = v.now.Add(later)
+			if in = l.sample(t.Context(), v, e, m); len(in.members) != 1 || v.workersOf["ep"][0].Rested != rested {
+				return fmt.Sprintf("got %+v, %q, want its last heartbeat", in.members, in.unknown)
+			}
+			return ""
+		})
+		return decide(e, in.sample, m.memory, s.queue.Now().Add(later))
+	}
+	look(0, -time.Minute) // first found idle a minute ago
+	if v := look(time.Second, 0); v.wanted != 1 {
+		t.Errorf("a second after its last job: got %d wanted, %s, want 1", v.wanted, v.text)
+	}
+	if v := look(time.Minute, 0); v.wanted != 0 {
+		t.Errorf("a minute after its last job: got %d wanted, want 0", v.wanted)
+	}
 }

@@ -23,9 +23,10 @@ type day struct {
 	ends    map[string]time.Time // of the job that a busy one has
 	lowly   map[string]bool      // whose job has low priority
 	made    int
-	changes []change // of what was started and stopped
-	blind   bool     // nothing can be counted now
-	broken  bool     // who starts fails
+	changes []change    // of what was started and stopped
+	used    []time.Time // when workers of somebody else last had a job
+	blind   bool        // nothing can be counted now
+	broken  bool        // who starts fails
 	// failures in a row, and when the last was.
 	failures int
 	failed   time.Time

@@ -261,11 +261,17 @@ func (v *decision) explainPause(e endpoint.Endpoint, now time.Time) {
 	}
 }
 
+// countUsed is how many of the workers have a job, or had one within that time: between two
+// looks short jobs come and go.
+func countUsed(all []member, within time.Duration) int {
+	return len(slices.DeleteFunc(pick(all, idle, busy), func(w member) bool { return w.state == idle && w.rested >= within }))
+}
+
 // decideExternal says how many workers somebody else should run.
 func decideExternal(e endpoint.Endpoint, s sample, m memory, now time.Time) decision {
 	v := decision{memory: m}
 	n := needed(e, s, m, m.wanted, nil, now)
-	target := min(max(n.workers, e.WorkersMin), e.WorkersMax)
+	target := min(max(n.workers, e.WorkersMin, min(m.wanted, countUsed(s.members, e.IdleTimeout))), e.WorkersMax)
 	v.reason, v.text = n.reason, n.text
 	switch {
 	case target > m.wanted && e.Paused(now):

@@ -215,6 +215,11 @@ func TestDecide(t *testing.T) {
 			e: ep(elsewhere), s: sample{running: 1, allRunning: 1, members: crew(long, busy, idle)}, before: 2,
 			want: decision{wanted: 1, reason: registry.ScalingIdle},
 		},
+		"external: so are those that had a job just now": {
+			e: ep(elsewhere), s: sample{members: append(crew(short, idle, idle), crew(long, idle)...)}, before: 3,
+			want: decision{wanted: 2, reason: registry.ScalingIdle},
+		},
+		"external: but no more than were wanted": {e: ep(elsewhere), s: sample{members: crew(short, idle, idle)}, before: 1, want: decision{wanted: 1}},
 	})
 }
 

@@ -52,7 +52,7 @@ func (l *leader) sample(ctx context.Context, v *view, e endpoint.Endpoint, m *en
 		return in
 	}
 	if e.Fleet.External() {
-		in.members, in.unknown = l.externalWorkers(ctx, v, e.ID)
+		in.members, in.unknown = l.externalWorkers(ctx, v, e.ID, m)
 		return in
 	}
 	if in.spec, in.invalid, in.unknown = l.specOf(ctx, v, e); in.unknown != "" {
@@ -128,7 +128,8 @@ func podsMadeFrom(e endpoint.Endpoint, in fleetSample) []pod.Pod {
 
 // externalWorkers are the workers that somebody else has started. unknown says which
 // of them could not be asked about.
-func (l *leader) externalWorkers(ctx context.Context, v *view, endpointID string) (all []member, unknown string) {
+func (l *leader) externalWorkers(ctx context.Context, v *view, endpointID string, m *endpointState) (all []member, unknown string) {
+	states := map[memberState]time.Time{}
 	for _, w := range v.workersOf[endpointID] {
 		var token registry.Token
 		if !w.Native { // those have none
@@ -141,8 +142,10 @@ func (l *leader) externalWorkers(ctx context.Context, v *view, endpointID string
 		if w.Draining || token.Draining || v.pod(endpointID, w.ID).Drains(w.Started) {
 			now = draining
 		}
-		all = append(all, member{id: w.ID, state: now, jobs: len(w.Running)})
+		since := foundSince(memberState{w.ID, now}, m.states, states, v.now)
+		all = append(all, member{id: w.ID, state: now, since: since, rested: restedOf(w, since, v.now), jobs: len(w.Running)})
 	}
+	m.states = states
 	return all, unknown
 }
 
