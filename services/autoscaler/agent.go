@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/time/rate"
 
 	"flightline/services/autoscaler/driver"
 	"flightline/shared/host"
@@ -31,8 +30,6 @@ const (
 	lackingWait = 3 * time.Second
 	// clockSkew is far more than clocks drift while a pod runs, and far less than records last.
 	clockSkew = time.Hour
-	// warnInterval is the least time between two warnings that pods cannot be looked at.
-	warnInterval = time.Minute
 	// listTimeout bounds the question what runs.
 	listTimeout = 10 * time.Second
 )
@@ -109,11 +106,11 @@ func (a *agent) run(ctx context.Context) error {
 func (a *agent) attend(ctx context.Context) {
 	tick := time.NewTicker(a.cfg.Every)
 	defer tick.Stop()
-	outages := telemetry.NewLogLimit(rate.Every(warnInterval), 1)
+	outage := telemetry.NewOutageLog()
 	for ctx.Err() == nil {
 		began, changed := time.Now(), a.registry.Pods.Changed()
-		if err := a.round(ctx); err != nil && ctx.Err() == nil && outages.Allow() {
-			a.log.LogAttrs(ctx, slog.LevelWarn, "pods not looked at, all stays as it is", outages.Attrs(slog.Any("driver", a.driver.Name()), slog.Any("err", err))...)
+		if err := a.round(ctx); err != nil && ctx.Err() == nil {
+			outage.Warn(ctx, a.log, "pods not looked at, all stays as it is", slog.Any("driver", a.driver.Name()), slog.Any("err", err))
 		}
 		select {
 		case <-ctx.Done():

@@ -2,12 +2,14 @@ package autoscaler
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
 	"flightline/shared/pod"
 	"flightline/shared/registry"
+	"flightline/shared/telemetry"
 	"flightline/shared/wakeup"
 )
 
@@ -22,11 +24,12 @@ func (a *agent) report(ctx context.Context) {
 	var looks sync.WaitGroup
 	defer looks.Wait()
 	looks.Go(func() { a.watchGPUs(ctx, read) })
+	outage := telemetry.NewOutageLog()
 	for ctx.Err() == nil {
 		pause := registry.BeatEvery
 		err := a.registry.GPUs.Report(ctx, registry.Inventory{ID: a.machine, Driver: a.driver.Name(), Hostname: a.facts.Hostname, GPUs: a.gpus(), Models: a.models()})
 		if err != nil && ctx.Err() == nil {
-			a.log.WarnContext(ctx, "GPUs of this machine not reported, trying again", "driver", a.driver.Name(), "err", err)
+			outage.Warn(ctx, a.log, "GPUs of this machine not reported, trying again", slog.String("driver", string(a.driver.Name())), slog.Any("err", err))
 			pause = registry.BeatAgainAfter
 		}
 		select {

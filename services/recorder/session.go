@@ -2,6 +2,7 @@ package recorder
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -9,6 +10,7 @@ import (
 	"flightline/shared/events"
 	"flightline/shared/queue"
 	"flightline/shared/retry"
+	"flightline/shared/telemetry"
 )
 
 // retryDelay is the pause after a failure.
@@ -26,7 +28,7 @@ func (s *Service) recordAll(ctx context.Context, removals *removalQueue) error {
 		clear(p.announced)
 	}
 	g.Go(func() error {
-		reloaded, stop := "", func() {}
+		reloaded, stop, outage := "", func() {}, telemetry.NewOutageLog()
 		defer func() { stop() }()
 		for ctx.Err() == nil {
 			server := s.events.Server()
@@ -35,7 +37,7 @@ func (s *Service) recordAll(ctx context.Context, removals *removalQueue) error {
 				reloaded, stop = server, s.reloadRemovals(ctx, g, removals)
 			}
 			if err := s.session(ctx, server, removals); err != nil && ctx.Err() == nil {
-				s.log.WarnContext(ctx, "recording interrupted, trying again", "err", err)
+				outage.Warn(ctx, s.log, "recording interrupted, trying again", slog.Any("err", err))
 				_ = retry.Sleep(ctx, retryDelay)
 			}
 		}
@@ -47,6 +49,7 @@ func (s *Service) recordAll(ctx context.Context, removals *removalQueue) error {
 // awaitCheckpoint is the checkpoint of a partition when JetStream answers, or the zero
 // value at the end of ctx.
 func (s *Service) awaitCheckpoint(ctx context.Context, p *partition) events.Checkpoint {
+	outage := telemetry.NewOutageLog()
 	for ctx.Err() == nil {
 		start, err := s.events.Checkpoint(ctx, p.position())
 		if err == nil {
@@ -56,7 +59,7 @@ func (s *Service) awaitCheckpoint(ctx context.Context, p *partition) events.Chec
 			return start
 		}
 		if ctx.Err() == nil {
-			s.log.WarnContext(ctx, "position not read, trying again", "partition", p.number, "err", err)
+			outage.Warn(ctx, s.log, "position not read, trying again", slog.Int("partition", p.number), slog.Any("err", err))
 			_ = retry.Sleep(ctx, retryDelay)
 		}
 	}

@@ -208,9 +208,9 @@ func reports(cfg Config) []nats.Option {
 			refused.Store(false)
 			log.Info("nats reconnected", "url", nc.ConnectedUrlRedacted(), "reconnects", nc.Stats().Reconnects)
 		}),
-		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
-			if errors.Is(err, nats.ErrAuthorization) && refused.Swap(true) {
-				return
+		nats.ErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
+			if errors.Is(err, nats.ErrAuthorization) && refused.Swap(true) || errors.Is(err, nats.ErrConsumerNotActive) && !nc.IsConnected() {
+				return // that was logged
 			}
 			subject := ""
 			if sub != nil {

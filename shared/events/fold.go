@@ -10,6 +10,7 @@ import (
 	"flightline/shared/bus/barrier"
 	"flightline/shared/retry"
 	"flightline/shared/stats"
+	"flightline/shared/telemetry"
 )
 
 const (
@@ -42,7 +43,7 @@ type Counting struct {
 // Count keeps the totals of all endpoints up to date, and STATS, until ctx ends. Several
 // may run at once: each event counts once.
 func (l *Log) Count(ctx context.Context, c Counting) error {
-	f := newFold(l, c)
+	f, outage := newFold(l, c), telemetry.NewOutageLog()
 	for ctx.Err() == nil {
 		full, err := f.step(ctx)
 		if err == nil {
@@ -52,11 +53,11 @@ func (l *Log) Count(ctx context.Context, c Counting) error {
 			continue
 		}
 		if err != nil && ctx.Err() == nil {
-			level := slog.LevelWarn
 			if errors.Is(err, errChanged) { // by another recorder, or the endpoint was deleted
-				level = slog.LevelInfo
+				l.log.InfoContext(ctx, "events are not counted, trying again", "err", err)
+			} else {
+				outage.Warn(ctx, l.log, "events are not counted, trying again", slog.Any("err", err))
 			}
-			l.log.Log(ctx, level, "events are not counted, trying again", "err", err)
 			f.placed = false
 		}
 		_ = retry.Sleep(ctx, countInterval) // the loop ends with ctx

@@ -12,6 +12,7 @@ import (
 
 	"flightline/shared/pod"
 	"flightline/shared/retry"
+	"flightline/shared/telemetry"
 	"flightline/streams"
 )
 
@@ -74,6 +75,7 @@ func (e *Election) Active(ctx context.Context) (Leader, error) {
 // that another can have it at once, and what lead returns before its context
 // ends, also if that is nil.
 func (e *Election) Run(ctx context.Context, lead func(context.Context) error) error {
+	outage := telemetry.NewOutageLog()
 	for ctx.Err() == nil {
 		asked := time.Now()
 		revision, err := e.win(ctx)
@@ -85,7 +87,7 @@ func (e *Election) Run(ctx context.Context, lead func(context.Context) error) er
 			continue
 		}
 		if !errors.Is(err, ErrExists) && ctx.Err() == nil {
-			e.log.WarnContext(ctx, "election not possible, trying again", "err", err)
+			outage.Warn(ctx, e.log, "election not possible, trying again", slog.Any("err", err))
 		}
 		_ = retry.Sleep(ctx, standbyInterval) // the loop ends with ctx
 	}

@@ -3,6 +3,8 @@ package registry_test
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -155,6 +157,39 @@ func TestAnOutageEndsATermAndTheNextOneBegins(t *testing.T) {
 	testenv.Eventually(t, "the first has given up", func() bool { return !first.active.Load() })
 	b.Start()
 	testenv.Eventually(t, "the first is active again", first.active.Load)
+}
+
+// An outage may last for hours, in which each role tries again twice a second.
+func TestWhatFailsInAnOutageIsALineAMinute(t *testing.T) {
+	b := newBus(t)
+	var lines testenv.Log
+	log := slog.New(slog.NewTextHandler(&lines, nil))
+	r, err := registry.New(t.Context(), b.JS, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := registry.NewElection(t.Context(), b.JS, "r", "id", log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Stop()
+	testenv.Background(t, func(ctx context.Context) error {
+		return e.Run(ctx, func(ctx context.Context) error { <-ctx.Done(); return nil })
+	})
+	testenv.Background(t, func(ctx context.Context) error {
+		return r.Instances.Announce(ctx, registry.Instance{ID: "id", Role: "r", Endpoints: registry.NoEndpoints})
+	})
+	texts := []string{"election not possible, trying again", "instance could not beat"}
+	for _, text := range texts {
+		testenv.Eventually(t, text, func() bool { return strings.Contains(lines.String(), text) })
+	}
+	first := time.Now()
+	testenv.Eventually(t, "both are tried again", func() bool { return time.Since(first) > 3*registry.BeatAgainAfter })
+	for _, text := range texts {
+		if n := strings.Count(lines.String(), text); n != 1 {
+			t.Errorf("%s: got %d lines, want 1", text, n)
+		}
+	}
 }
 
 func TestAnElectionEndsWithItsWork(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"flightline/shared/endpoint"
 	"flightline/shared/pod"
+	"flightline/shared/telemetry"
 )
 
 const (
@@ -67,6 +68,7 @@ func (i *Instances) Announce(ctx context.Context, instance Instance) error {
 		defer cancel()
 		_ = i.table.Delete(leave, instance.ID) // else it expires
 	}()
+	outage := telemetry.NewOutageLog()
 	for ctx.Err() == nil {
 		seen, changed := i.endpoints.seen()
 		if instance.Endpoints != NoEndpoints {
@@ -74,7 +76,7 @@ func (i *Instances) Announce(ctx context.Context, instance Instance) error {
 		}
 		pause := BeatEvery
 		if err := i.table.Put(ctx, instance.ID, instance); err != nil && ctx.Err() == nil {
-			i.log.WarnContext(ctx, "instance could not beat", "instance", instance.ID, "err", err)
+			outage.Warn(ctx, i.log, "instance could not beat", slog.String("instance", instance.ID), slog.Any("err", err))
 			changed, pause = nil, BeatAgainAfter // not again before the pause is over
 		}
 		select {

@@ -1,8 +1,10 @@
 package telemetry
 
 import (
+	"context"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/time/rate"
 )
@@ -17,6 +19,16 @@ type LogLimit struct {
 // NewLogLimit allows so many lines a second after the first burst.
 func NewLogLimit(perSecond rate.Limit, burst int) *LogLimit {
 	return &LogLimit{lines: rate.NewLimiter(perSecond, burst)}
+}
+
+// NewOutageLog allows a line a minute: for what is tried again until it can be done.
+func NewOutageLog() *LogLimit { return NewLogLimit(rate.Every(time.Minute), 1) }
+
+// Warn logs a warning, unless it is to be left out.
+func (l *LogLimit) Warn(ctx context.Context, log *slog.Logger, text string, attrs ...slog.Attr) {
+	if l.Allow() {
+		log.LogAttrs(ctx, slog.LevelWarn, text, l.Attrs(attrs...)...) //nolint:sloglint // the callers' texts are constants
+	}
 }
 
 // Allow reports whether a line is to be logged, and counts it if it is not.
