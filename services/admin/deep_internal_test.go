@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/shared/testenv"
+	"flightline/streams"
 )
 
 func TestUndeleted(t *testing.T) {
@@ -74,5 +76,19 @@ func TestAWalkReadsAllAndObeysItsContext(t *testing.T) {
 	w = &walk{nc: b.NC, js: b.JS, stream: "MISSING"}
 	if err := w.run(t.Context()); !errors.Is(err, jetstream.ErrStreamNotFound) {
 		t.Errorf("no such stream: got %v", err)
+	}
+}
+
+func TestWhatTheLossOfAStreamMeans(t *testing.T) {
+	for stream, want := range map[string]string{
+		streams.Bucket(streams.BucketEndpoints): "endpoints, keys or other settings are gone",
+		streams.Bucket(streams.BucketInstances): "nothing else is lost",
+		streams.Bucket(streams.BucketWorkers):   "nothing else is lost",
+		streams.Jobs("ep"):                      "jobs that waited there are lost",
+		"OTHER":                                 "not Flightline's",
+	} {
+		if got := MeaningOfLoss(stream); !strings.Contains(got, want) {
+			t.Errorf("%s: got %q, want %q in it", stream, got, want)
+		}
 	}
 }

@@ -99,11 +99,21 @@ func verifyStream(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, na
 	return l.unreadable > 0 || l.lost != nil, nil
 }
 
+// heartbeats are the buckets whose values count for seconds. A server that is killed again soon
+// after its start takes those that expired before it for lost.
+var heartbeats = []string{
+	streams.Bucket(streams.BucketWorkers), streams.Bucket(streams.BucketInstances),
+	streams.Bucket(streams.BucketLeaders), streams.Bucket(streams.BucketMachines),
+}
+
 // MeaningOfLoss says what it means for people that messages of a stream are lost.
 func MeaningOfLoss(stream string) string {
 	part, ours := streams.PartOf(stream)
 	if !ours {
 		return "messages of a stream that is not Flightline's are lost"
+	}
+	if slices.Contains(heartbeats, stream) {
+		return "heartbeats are gone; what lives writes its own again within seconds, and nothing else is lost"
 	}
 	return map[streams.Part]string{
 		streams.PartSettings:    "endpoints, keys or other settings are gone, or as they were before their last change",
