@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -89,5 +90,22 @@ func TestAStreamWithoutALeaderIsNotReady(t *testing.T) {
 	})
 	if err := hasLeader(c.JS)(t.Context()); err == nil {
 		t.Error("one server of three: got nil, want an error")
+	}
+}
+
+func TestAStopNamesTheDrainDelayAndNoNegativeNumber(t *testing.T) {
+	for _, c := range []struct {
+		delay time.Duration
+		open  int
+		want  string
+	}{
+		{0, 3, "3 open connections"},
+		{0, -1, "0 open connections"},
+		{process.NoticeDelay - 1, 2, "2 open connections"},
+		{2 * time.Second, 0, "--drain-delay 2s, 0 open connections"},
+	} {
+		if got := httpWaitsFor(c.delay, c.open); got != c.want {
+			t.Errorf("%v, %d: got %q, want %q", c.delay, c.open, got, c.want)
+		}
 	}
 }

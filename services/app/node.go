@@ -305,7 +305,7 @@ func (n *node) serve(p plan, js jetstream.JetStream) error {
 		}
 	}
 	answering := httpPart(p, n.health, func(ctx context.Context) error { return web.Serve(ctx, app, p.listener) })
-	answering.Waiting = func() string { return fmt.Sprintf("%d open connections", app.Server().GetOpenConnectionsCount()) }
+	answering.Waiting = func() string { return httpWaitsFor(p.drainDelay, int(app.Server().GetOpenConnectionsCount())) }
 	n.parts = append(n.parts, answering)
 	return nil
 }
@@ -458,6 +458,16 @@ func httpPart(p plan, h *web.Health, serve func(context.Context) error) process.
 		defer done()
 		return serve(drained)
 	}}
+}
+
+// httpWaitsFor says what the part of httpPart waits for when that is logged. The count is -1
+// where the server has ended meanwhile.
+func httpWaitsFor(drainDelay time.Duration, open int) string {
+	connections := fmt.Sprintf("%d open connections", max(0, open))
+	if drainDelay >= process.NoticeDelay {
+		return fmt.Sprintf("--drain-delay %v, %s", drainDelay, connections)
+	}
+	return connections
 }
 
 // unready says that the process stops. It is the last part, the first to stop:
