@@ -39,6 +39,7 @@ type agent struct {
 	*Service
 	driver driver.Driver
 	stops  chan struct{}
+	began  time.Time // local clock
 	// machine is known once the driver has answered.
 	machine string
 	facts   pod.Machine
@@ -67,7 +68,7 @@ type agent struct {
 func newAgent(s *Service, d driver.Driver) *agent {
 	return &agent{
 		Service: s, driver: d, busy: map[string]bool{}, starts: map[string]context.CancelFunc{}, held: map[string][]string{},
-		stops: make(chan struct{}, maxConcurrentStops), logs: newLogKeeper(),
+		stops: make(chan struct{}, maxConcurrentStops), began: time.Now(), logs: newLogKeeper(),
 	}
 }
 
@@ -236,7 +237,7 @@ func (a *agent) claim(ctx context.Context, seen pod.Pod) bool {
 // reconcilePod looks after a pod that should run here.
 func (a *agent) reconcilePod(ctx context.Context, p pod.Pod, i driver.Instance, there bool) {
 	switch {
-	case there && i.Running && (i.Life < p.Starts || isOlder(i, a.madeAgo(p))):
+	case there && i.Running && (i.Life < p.Starts || isOlder(i.Started, time.Now(), a.steadyNow(), a.madeAgo(p))):
 		a.begin(p.ID, func() { a.restart(ctx, p.ID) })
 	case !there || i.Life < p.Starts:
 		a.begin(p.ID, func() { a.start(ctx, p.ID) })
@@ -254,10 +255,14 @@ func (a *agent) reconcilePod(ctx context.Context, p pod.Pod, i driver.Instance, 
 
 // isOlder reports whether what runs was started for an earlier pod of this id, whose
 // record expired while no autoscaler ran. Its token has expired. The pod was made so long ago
-// by the server's clock, of which the machine's may differ.
-func isOlder(i driver.Instance, madeAgo time.Duration) bool {
-	return !i.Started.IsZero() && time.Since(i.Started) > madeAgo+clockSkew
+// by the server's clock, of which the machine's may differ. The machine's may have been set since:
+// steady is what it would be without that, and what runs is older by both.
+func isOlder(started, now, steady time.Time, madeAgo time.Duration) bool {
+	return !started.IsZero() && min(now.Sub(started), steady.Sub(started)) > madeAgo+clockSkew
 }
+
+// steadyNow is the machine's time as if its clock had not been set since this program started.
+func (a *agent) steadyNow() time.Time { return a.began.Add(time.Since(a.began)) }
 
 // madeAgo is how long ago the pod was made, whatever the server's clock was set by since.
 func (a *agent) madeAgo(p pod.Pod) time.Duration {

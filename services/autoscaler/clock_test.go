@@ -75,3 +75,24 @@ func TestAMachineWhoseClockIsBehindStartsEachWorkerOnce(t *testing.T) {
 		}
 	}
 }
+
+// A container was started by a clock that was set later, as that of a machine that starts up with
+// a wrong one.
+func TestAStepOfTheMachinesClockMakesNoWorkerAnOlderOne(t *testing.T) {
+	const run, step = 10 * time.Minute, 2 * clockSkew
+	for name, test := range map[string]struct {
+		started, now, steady time.Time
+		madeAgo              time.Duration
+		want                 bool
+	}{
+		"of this pod":                        {noon, noon.Add(run), noon.Add(run), run, false},
+		"of an earlier pod":                  {noon, noon.Add(step), noon.Add(step), run, true},
+		"the clock was set forward since":    {noon, noon.Add(run + step), noon.Add(run), run, false},
+		"the clock was set back before that": {noon.Add(-step), noon.Add(run - step), noon.Add(run), run, false},
+		"it is not known when":               {time.Time{}, noon, noon, run, false},
+	} {
+		if got := isOlder(test.started, test.now, test.steady, test.madeAgo); got != test.want {
+			t.Errorf("%s: got %v, want %v", name, got, test.want)
+		}
+	}
+}
