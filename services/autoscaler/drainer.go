@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"flightline/services/autoscaler/driver"
+	"flightline/shared/bus"
+	"flightline/shared/endpoint"
 	"flightline/shared/pod"
 	"flightline/shared/registry"
 	"flightline/shared/retry"
@@ -121,8 +123,8 @@ func (a *agent) here(p pod.Pod) bool {
 }
 
 // finish lets a worker end its jobs until then, and ends it. A worker that speaks
-// NATS, or says that it has no job, is asked to end at once: it ends what it has
-// first. A worker that speaks HTTP and has some is given no more, and asked to end
+// NATS, or says that it has no job while its endpoint has none, is asked to end at once:
+// it ends what it has first. Any other worker over HTTP is given no more, and asked to end
 // when it has none. What it does not end is given back. It reports whether the
 // worker has ended.
 func (a *agent) finish(ctx context.Context, p pod.Pod, until time.Time) bool {
@@ -138,13 +140,17 @@ func (a *agent) finish(ctx context.Context, p pod.Pod, until time.Time) bool {
 var errUnheard = errors.New("it is not known whether the worker has jobs")
 
 // closeIfBusy says that a worker gets no more jobs, and reports whether it speaks HTTP and has
-// some. It tries again until ctx ends while that is not known, or a worker that has some could
-// be given more.
+// some, or may have been handed one since its last heartbeat. It tries again until ctx ends
+// while that is not known, or a worker that has some could be given more.
 func (a *agent) closeIfBusy(ctx context.Context, p pod.Pod) (busy bool) {
 	try := func() error {
 		_, notClosed := a.registry.Tokens.Drain(ctx, p.Endpoint, p.ID)
 		w, heard, err := a.lastHeartbeat(ctx, p)
-		busy = !w.Native && len(w.Running) > 0 && !errors.Is(notClosed, registry.ErrNotFound)
+		has := len(w.Running) > 0
+		if err == nil && heard && !w.Native && !has {
+			has, err = a.hasJobs(ctx, p.Endpoint)
+		}
+		busy = has && !w.Native && !errors.Is(notClosed, registry.ErrNotFound)
 		phase, _ := p.Phase()
 		switch {
 		case err != nil:
@@ -159,6 +165,15 @@ func (a *agent) closeIfBusy(ctx context.Context, p pod.Pod) (busy bool) {
 	err := retry.Do(ctx, retry.Every(quietInterval), func(error) bool { return a.isRunning(ctx, p.ID) }, try)
 	a.warn(context.WithoutCancel(ctx), "worker not asked to drain before its end", p.ID, err)
 	return busy
+}
+
+// hasJobs reports whether the endpoint has a job that waits or was handed out.
+func (a *agent) hasJobs(ctx context.Context, endpointID string) (bool, error) {
+	empty, err := a.queue.Counts.IsEmpty(ctx, endpoint.Endpoint{ID: endpointID})
+	if errors.Is(err, bus.ErrNoMessage) || errors.Is(err, bus.ErrMissing) { // it was deleted
+		return false, nil
+	}
+	return err == nil && !empty, err
 }
 
 // stop ends a worker. Unless it failed, the jobs that it still had are noted in

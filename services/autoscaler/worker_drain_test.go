@@ -114,6 +114,31 @@ func TestAWorkerThatCannotBeAskedToDrainKeepsItsJobWhenWeStop(t *testing.T) {
 	}
 }
 
+// A worker's heartbeat does not name what it was handed since, and a signal ends many a
+// worker at once, such as one on RunPod's SDK before 1.7.3.
+func TestAWorkerThatMayHaveAJobIsNotEndedAtOnceWhenWeStop(t *testing.T) {
+	s := newEnv(t)
+	e := s.engine("machine")
+	a := s.busyAgent(e)
+	e.hold("busy")
+	testenv.EventuallyNone(t, func() string { return s.stateOf("ep", "busy", registry.WorkerIdle) })
+	defer func() { _ = e.Stop(t.Context(), "busy", 0) }()
+	p := s.get("busy")
+	busy := func(when string, want bool) {
+		t.Helper()
+		if got := a.closeIfBusy(t.Context(), p); got != want {
+			t.Errorf("%s: got busy %v, want %v", when, got, want)
+		}
+	}
+	busy("its endpoint has no queue", false)
+	at := s.endpoint("ep")
+	busy("no job waits or runs", false)
+	s.submit(at, false)
+	busy("a job waits", true)
+	s.take(at, "busy")
+	busy("a job was handed out", true)
+}
+
 // busyAgent is an agent whose one worker, busy, has a job and no limit to end it when the
 // agent stops.
 func (s *env) busyAgent(e *engine) *agent {
