@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"flightline/shared/api"
 	"flightline/shared/bus"
 	"flightline/shared/deliveries"
 	"flightline/shared/events"
@@ -70,7 +71,7 @@ func (x *checker) deep(ctx context.Context, there map[string]*jetstream.StreamIn
 	if len(x.report.Findings) > before {
 		state, text = Warn, "see the lines above"
 	}
-	x.add("deep", state, fmt.Sprintf("%d messages (%s) of %d streams and buckets were read: %s", r.messages, bytesOf(r.bytes), len(names), text), "")
+	x.add("deep", state, fmt.Sprintf("%d messages (%s) of %d streams and buckets were read: %s", r.messages, api.Size(r.bytes), len(names), text), "")
 	return nil
 }
 
@@ -171,7 +172,7 @@ func (l loss) text() string {
 }
 
 func (l loss) lostText() string {
-	return fmt.Sprintf("NATS found its files damaged and cut off %d messages (%s)", len(l.lost.Msgs), bytesOf(l.lost.Bytes))
+	return fmt.Sprintf("NATS found its files damaged and cut off %d messages (%s)", len(l.lost.Msgs), api.Size(l.lost.Bytes))
 }
 
 const (

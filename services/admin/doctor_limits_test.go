@@ -83,7 +83,7 @@ func TestDoctorTellsOfLimitsAndPermissions(t *testing.T) {
 		}
 	}
 	r, err := admin.Doctor(t.Context(), as(t, url, "admin"), admin.DoctorConfig{Log: slog.New(slog.DiscardHandler)})
-	if f := found(r, "storage"); err != nil || !strings.Contains(f.Text, "of 400.0 MB used") {
+	if f := found(r, "storage"); err != nil || !strings.Contains(f.Text, "of 400 MiB used") {
 		t.Errorf("got %+v, %v, want the limit of the account's disk", f, err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"flightline/shared/api"
 	"flightline/shared/bus"
 	"flightline/streams"
 )
@@ -35,9 +36,9 @@ func (x *checker) server() {
 	state, hint := aged(version)
 	x.add("nats version", state, version, hint)
 	if got := x.nc.MaxPayload(); got < minPayload {
-		x.add("max_payload", Fail, bytesOf(uint64(max(0, got))), "set max_payload to 1MB or more: parts of payloads are that large")
+		x.add("max_payload", Fail, api.Size(max(0, got)), "set max_payload to 1MB or more: parts of payloads are that large")
 	} else {
-		x.add("max_payload", OK, bytesOf(uint64(got)), "")
+		x.add("max_payload", OK, api.Size(got), "")
 	}
 }
 
@@ -128,9 +129,9 @@ func (x *checker) checkLimits(info *jetstream.AccountInfo) {
 // usage judges how much of a limit is used; a limit of -1 or 0 is none.
 func usage(used uint64, limit int64) (State, string) {
 	if limit <= 0 {
-		return OK, bytesOf(used) + " used; the account has no limit, the disk of NATS has: see its /jsz"
+		return OK, api.Size(used) + " used; the account has no limit, the disk of NATS has: see its /jsz"
 	}
-	text := fmt.Sprintf("%s of %s used", bytesOf(used), bytesOf(uint64(limit)))
+	text := fmt.Sprintf("%s of %s used", api.Size(used), api.Size(limit))
 	switch {
 	case used >= uint64(limit)/100*95:
 		return Fail, text
@@ -145,18 +146,6 @@ func hintIf(s State, hint string) string {
 		return ""
 	}
 	return hint
-}
-
-func bytesOf(n uint64) string {
-	const unit = 1024
-	if n < unit {
-		return fmt.Sprintf("%d B", n)
-	}
-	size, i := float64(n)/unit, 0
-	for ; size >= unit && i < 3; i++ {
-		size /= unit
-	}
-	return fmt.Sprintf("%.1f %s", size, []string{"KB", "MB", "GB", "TB"}[i])
 }
 
 // schema compares versions; false means that this program must not touch the bus, as it

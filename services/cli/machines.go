@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"flightline/shared/api"
 	"flightline/shared/client"
 	"flightline/shared/pod"
 )
@@ -55,20 +56,16 @@ func machineModelsCommand(sh *shell) *cobra.Command {
 			rows := [][]string{{"MACHINE", "HOST", "MODEL", "SIZE"}}
 			for _, m := range list {
 				for _, model := range m.Models {
-					rows = append(rows, []string{m.ID, clean(m.Hostname), clean(model.Name), gigabytes(model.Bytes)})
+					size := ""
+					if model.Bytes > 0 {
+						size = api.Size(model.Bytes)
+					}
+					rows = append(rows, []string{m.ID, clean(m.Hostname), clean(model.Name), size})
 				}
 			}
 			return rows
 		}),
 	}
-}
-
-// gigabytes is a size as "16.4 GB" (10^9 bytes), "" for an unknown one.
-func gigabytes(bytes int64) string {
-	if bytes == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%.1f GB", float64(bytes)/1e9)
 }
 
 func quarantineGPUCommand(sh *shell) *cobra.Command {

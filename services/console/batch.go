@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"flightline/shared/api"
 	"flightline/shared/client"
 	"flightline/shared/job"
 	"flightline/shared/registry"
@@ -73,7 +74,7 @@ func (v *visit) begin(endpoint, what string, ids []job.ID, filter string) (strin
 	}
 	switch {
 	case errors.Is(err, registry.ErrInvalid) && filter != "":
-		return "", &pageError{status: http.StatusBadRequest, text: "The filter is too long: it has " + size(len(filter)) + " of text."}
+		return "", &pageError{status: http.StatusBadRequest, text: "The filter is too long: it has " + api.Size(len(filter)) + " of text."}
 	case errors.Is(err, registry.ErrInvalid):
 		return "", &pageError{status: http.StatusBadRequest, text: "1 to " + number(registry.MaxActionJobs) + " jobs must be selected, by their ids; got " + plural(len(ids), "job")}
 	case errors.Is(err, registry.ErrTooMany):

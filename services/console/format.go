@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"flightline/shared/api"
 	"flightline/shared/client"
 	"flightline/shared/job"
 )
@@ -21,7 +22,7 @@ func functions() template.FuncMap {
 		"csrf": func(v *visit) template.HTML {
 			return template.HTML(`<input type="hidden" name="csrf" value="` + csrfOf(v.apiKey) + `">`) //nolint:gosec // of base64
 		},
-		"when": when, "ms": millis, "num": number, "size": size, "status": statusMark, "spark": spark, "chart": chart, "bars": bars,
+		"when": when, "ms": millis, "num": number, "status": statusMark, "spark": spark, "chart": chart, "bars": bars,
 		"short": short, "cut": cut, "path": func(of any) string { return url.PathEscape(fmt.Sprint(of)) }, "plural": plural, "sum": sum, "last": lastOf,
 		"lower": strings.ToLower, "add": func(a, b int) int { return a + b }, "list": func(all ...any) []any { return all },
 		"navigation": navigation, "tabs": tabs, "mark": mark, "gpus": gpuNames, "startup": startupText, "free": freeOf,
@@ -29,6 +30,7 @@ func functions() template.FuncMap {
 		"used":  func(g client.MachineGPU) int64 { return 100 - freeOf(g) },
 		"kind":  func(of string) string { return strings.TrimPrefix(of, "job.") },
 		"count": func(n any) string { return number(toInt(n)) },
+		"size":  func(n any) string { return api.Size(toInt(n)) },
 	}
 }
 
@@ -107,21 +109,6 @@ func number(n int64) string {
 		text = text[:i] + "\u202f" + text[i:] // a narrow space that does not break
 	}
 	return sign + text
-}
-
-// size is a number of bytes.
-func size(n any) string {
-	b := float64(toInt(n))
-	for _, unit := range []string{"B", "KB", "MB", "GB", "TB"} {
-		if b < 1000 || unit == "TB" {
-			if unit == "B" || b >= 100 {
-				return fmt.Sprintf("%.0f %s", b, unit)
-			}
-			return fmt.Sprintf("%.1f %s", b, unit)
-		}
-		b /= 1000
-	}
-	return ""
 }
 
 // statusWords are the statuses in words, by which they are coloured too.

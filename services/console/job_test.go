@@ -181,7 +181,7 @@ func TestSnippetsOfAChat(t *testing.T) {
 func TestNumbersForPeople(t *testing.T) {
 	for got, want := range map[string]string{
 		millis(int64(7)): "7 ms", millis(1500 * time.Millisecond): "1.5 s", millis(90 * time.Second): "90 s", millis(3 * time.Hour): "3 h", millis(72 * time.Hour): "3 d",
-		number(1234567): "1\u202f234\u202f567", number(-12): "-12", size(1500): "1.5 KB", plural(1, "job"): "1 job", plural(2, "job"): "2 jobs",
+		number(1234567): "1\u202f234\u202f567", number(-12): "-12", plural(1, "job"): "1 job", plural(2, "job"): "2 jobs",
 		cut(3, "añb"): "añ…", cut(2, "añb"): "a…", short("0123456789abcdef"): "…456789abcdef",
 	} {
 		if got != want {

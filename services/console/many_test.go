@@ -252,7 +252,7 @@ func TestAnActionOnAFilterThatItCannotTake(t *testing.T) {
 	v := manyVisit(t, &jobsAPI{})
 	for form, want := range map[string]string{
 		"do=retry&all=1&status=COMPLETED":               `status must have one of [FAILED TIMED_OUT], got "COMPLETED"`,
-		"do=retry&all=1&q=" + strings.Repeat("x", 5000): "The filter is too long: it has 5.1 KB of text.",
+		"do=retry&all=1&q=" + strings.Repeat("x", 5000): "The filter is too long: it has 4.9 KiB of text.",
 	} {
 		v.form, _ = url.ParseQuery(form)
 		if _, err := doMany(v); err == nil || err.Error() != want {
