@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"flightline/shared/api"
 	"flightline/shared/client"
@@ -153,10 +152,7 @@ func cut(n int, of any) string {
 	if len(text) <= n {
 		return text
 	}
-	for n > 0 && !utf8.RuneStart(text[n]) {
-		n--
-	}
-	return text[:n] + "…"
+	return job.Cut(text, n) + "…"
 }
 
 // plural is a number with its noun, "1 job" or "2 jobs".

@@ -12,6 +12,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"flightline/shared/client"
+	"flightline/shared/job"
 	"flightline/shared/registry"
 	"flightline/shared/web"
 	"flightline/streams"
@@ -244,8 +245,5 @@ const noticeAge = 30 * time.Second
 
 func (s *Service) leaveNotice(c *fiber.Ctx, text string) {
 	const maxNotice = 1000
-	if len(text) > maxNotice {
-		text = strings.ToValidUTF8(text[:maxNotice], "")
-	}
-	s.setCookie(c, cookieNotice, base64.RawURLEncoding.EncodeToString([]byte(text)), noticeAge)
+	s.setCookie(c, cookieNotice, base64.RawURLEncoding.EncodeToString([]byte(job.Cut(text, maxNotice))), noticeAge)
 }
