@@ -106,9 +106,7 @@ func (s *Service) postpone(ctx context.Context, t *task, err error) outcome {
 // logPutOff logs why a task is put off. While a stream takes no writes, each task is put off
 // every few seconds, and some of those are logged.
 func (s *Service) logPutOff(ctx context.Context, t *task, err error) {
-	if s.putOffs.Allow() {
-		s.log.LogAttrs(ctx, slog.LevelWarn, "webhook put off", s.putOffs.Attrs(slog.String("job", string(t.Job.ID)), slog.String("endpoint", t.Job.Endpoint), slog.Any("err", err))...)
-	}
+	s.putOffs.Warn(ctx, s.log, "webhook put off", slog.String("job", string(t.Job.ID)), slog.String("endpoint", t.Job.Endpoint), slog.Any("err", err))
 }
 
 // park moves the task to the dead letters if its destination is paused. It waits for

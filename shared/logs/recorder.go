@@ -19,6 +19,7 @@ import (
 	"flightline/shared/job"
 	"flightline/shared/pod"
 	"flightline/shared/retry"
+	"flightline/shared/telemetry"
 	"flightline/shared/wakeup"
 	"flightline/streams"
 )
@@ -61,10 +62,10 @@ type Recorder struct {
 	subject string
 	conceal func(string) string
 
-	woken  wakeup.Signal
-	ended  chan struct{} // closed when no more lines come
-	end    sync.Once
-	warned time.Time // of write alone
+	woken wakeup.Signal
+	ended chan struct{} // closed when no more lines come
+	end   sync.Once
+	warns *telemetry.LogLimit
 
 	mu      sync.Mutex
 	lines   []Line
@@ -84,6 +85,7 @@ func NewRecorder(b *bus.Client, s Source, log *slog.Logger) *Recorder {
 	return &Recorder{
 		bus: b, log: log, source: s, subject: streams.LogSubject(s.Partition, s.Endpoint, s.Worker), conceal: pod.Concealer(s.Env),
 		woken: wakeup.New(), ended: make(chan struct{}), rate: rate.NewLimiter(MaxRate, burst),
+		warns: telemetry.NewLogLimit(rate.Every(warnInterval), 1),
 	}
 }
 
@@ -272,9 +274,8 @@ func (r *Recorder) write(ctx context.Context, b *batch) error {
 		if err == nil {
 			return nil
 		}
-		if ctx.Err() == nil && (r.warned.IsZero() || time.Since(r.warned) > warnInterval) {
-			r.warned = time.Now()
-			r.log.WarnContext(ctx, "lines of a worker not stored", "endpoint", r.source.Endpoint, "worker", r.source.Worker, "err", err)
+		if ctx.Err() == nil {
+			r.warns.Warn(ctx, r.log, "lines of a worker not stored", slog.String("endpoint", r.source.Endpoint), slog.String("worker", r.source.Worker), slog.Any("err", err))
 		}
 		if !errors.Is(err, bus.ErrUnavailable) || errors.Is(err, bus.ErrMissing) {
 			return err

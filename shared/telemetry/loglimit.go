@@ -24,20 +24,13 @@ func NewLogLimit(perSecond rate.Limit, burst int) *LogLimit {
 // NewOutageLog allows a line a minute: for what is tried again until it can be done.
 func NewOutageLog() *LogLimit { return NewLogLimit(rate.Every(time.Minute), 1) }
 
-// Warn logs a warning, unless it is to be left out.
+// Warn logs a warning, or counts it if there are too many.
 func (l *LogLimit) Warn(ctx context.Context, log *slog.Logger, text string, attrs ...slog.Attr) {
-	if l.Allow() {
-		log.LogAttrs(ctx, slog.LevelWarn, text, l.Attrs(attrs...)...) //nolint:sloglint // the callers' texts are constants
+	if !l.lines.Allow() {
+		l.omitted.Add(1)
+		return
 	}
-}
-
-// Allow reports whether a line is to be logged, and counts it if it is not.
-func (l *LogLimit) Allow() bool {
-	if l.lines.Allow() {
-		return true
-	}
-	l.omitted.Add(1)
-	return false
+	log.LogAttrs(ctx, slog.LevelWarn, text, l.Attrs(attrs...)...) //nolint:sloglint // the callers' texts are constants
 }
 
 // Attrs are the attributes of a line that is logged, with not_logged if lines before it were

@@ -2,6 +2,7 @@ package web
 
 import (
 	"cmp"
+	"context"
 	"io"
 	"log/slog"
 	"net"
@@ -9,7 +10,10 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"flightline/shared/process"
+	"flightline/shared/telemetry"
 )
 
 const (
@@ -27,11 +31,11 @@ const (
 type ConnLimit struct {
 	max, perAddress int
 	log             *slog.Logger
+	refusals        *telemetry.LogLimit
 
-	mu     sync.Mutex
-	open   int
-	of     map[netip.Addr]int
-	logged time.Time
+	mu   sync.Mutex
+	open int
+	of   map[netip.Addr]int
 }
 
 // NewConnLimit makes a limit of maxConns connections, at most perAddress of them
@@ -48,7 +52,10 @@ func NewConnLimit(maxConns, perAddress int, log *slog.Logger) *ConnLimit {
 		}
 	}
 	perAddress = cmp.Or(perAddress, max(1, maxConns/2))
-	return &ConnLimit{max: maxConns, perAddress: perAddress, log: log, of: map[netip.Addr]int{}}
+	return &ConnLimit{
+		max: maxConns, perAddress: perAddress, log: log, of: map[netip.Addr]int{},
+		refusals: telemetry.NewLogLimit(rate.Every(refusalLogInterval), 1),
+	}
 }
 
 // Listener returns l with the limit in front. plain says that clients speak HTTP
@@ -67,11 +74,9 @@ func (c *ConnLimit) acquire(address netip.Addr) bool {
 		c.of[address]++
 		return true
 	}
-	if now := time.Now(); now.Sub(c.logged) > refusalLogInterval {
-		c.logged = now
-		c.log.Warn("connections refused: too many are open", "open", c.open, "max_connections", c.max,
-			"address", address, "open_of_address", c.of[address], "max_connections_per_address", c.perAddress)
-	}
+	c.refusals.Warn(context.Background(), c.log, "connections refused: too many are open",
+		slog.Int("open", c.open), slog.Int("max_connections", c.max),
+		slog.Any("address", address), slog.Int("open_of_address", c.of[address]), slog.Int("max_connections_per_address", c.perAddress))
 	return false
 }
 

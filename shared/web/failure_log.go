@@ -29,16 +29,14 @@ func newFailureLog(log *slog.Logger) *failureLog {
 
 // write logs the error that the request is answered with.
 func (f *failureLog) write(c *fiber.Ctx, code Code, err error) {
-	level := slog.LevelError
-	if code == Unavailable {
-		if !f.unavailable.Allow() {
-			return
-		}
-		level = slog.LevelWarn
-	}
-	f.log.LogAttrs(c.UserContext(), level, "request failed", f.unavailable.Attrs(
+	attrs := []slog.Attr{
 		slog.String("request_id", RequestID(c)), slog.String("method", strings.Clone(c.Method())),
 		slog.String("route", strings.Clone(c.Route().Path)), slog.String("endpoint", param(c, "endpoint")),
 		slog.String("job", jobNamed(c)), slog.String("code", string(code)), slog.Any("err", err),
-	)...)
+	}
+	if code == Unavailable {
+		f.unavailable.Warn(c.UserContext(), f.log, "request failed", attrs...)
+		return
+	}
+	f.log.LogAttrs(c.UserContext(), slog.LevelError, "request failed", attrs...)
 }

@@ -34,9 +34,7 @@ func newProblems(log *slog.Logger) problems {
 
 // warn warns, if it is time, with the beginning of the error: that may have an answer of 4 MB.
 func (p problems) warn(ctx context.Context, what string, err error, attrs ...slog.Attr) {
-	if p.limit.Allow() {
-		p.log.LogAttrs(ctx, slog.LevelWarn, what, p.limit.Attrs(append(attrs, slog.String("err", fmt.Sprintf("%.300s", err)))...)...) //nolint:sloglint // the callers' are
-	}
+	p.limit.Warn(ctx, p.log, what, append(attrs, slog.String("err", fmt.Sprintf("%.300s", err)))...)
 }
 
 // exporter logs the spans that could not be sent. They are lost.
