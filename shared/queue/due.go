@@ -91,7 +91,7 @@ func (d deadlines) fire(ctx context.Context, m jetstream.Msg) {
 	at := record.Location{Endpoint: ep, Partition: d.partition}
 	r, err := d.q.read.record(ctx, at, id, attempt)
 	if err == nil {
-		_, err = d.overdue(ctx, at, r)
+		err = d.overdue(ctx, at, r)
 	}
 	if errors.Is(err, bus.ErrUnavailable) && !errors.Is(err, bus.ErrMissing) {
 		_ = m.NakWithDelay(time.Second)
@@ -101,23 +101,22 @@ func (d deadlines) fire(ctx context.Context, m jetstream.Msg) {
 }
 
 // overdue ends a run that is past its deadline, or whose holder alone kept it
-// and fell silent. It returns nil if there is nothing to end.
-func (d deadlines) overdue(ctx context.Context, at record.Location, r *record.Record) (*record.Record, error) {
+// and fell silent.
+func (d deadlines) overdue(ctx context.Context, at record.Location, r *record.Record) (err error) {
 	now := d.q.Now()
 	switch {
-	case r.Status != job.InProgress || !now.Before(r.Expires):
-		return nil, nil //nolint:nilnil // nothing to end
+	case r.Status != job.InProgress || !now.Before(r.Expires): // nothing to end
 	case r.Overdue(now):
-		return d.q.timeOut(ctx, at, r)
+		_, err = d.q.timeOut(ctx, at, r)
 	case r.Detached && now.Sub(r.Changed) > r.Lease && d.q.bus.Availability().Age() > r.Lease:
 		if alive, _, err := askHolder(ctx, d.q.bus, at, r, r.Lease); err != nil || alive {
-			return nil, err
+			return err
 		}
-		return d.q.end(ctx, at, r, job.Fail, func(n *record.Record) {
+		_, err = d.q.end(ctx, at, r, job.Fail, func(n *record.Record) {
 			failLost(n, "worker lost: it fell silent after the job's ttl was made longer")
 		})
 	}
-	return nil, nil //nolint:nilnil // nothing to end
+	return err
 }
 
 // timeOut ends a run on behalf of its holder.
