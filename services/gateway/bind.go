@@ -44,21 +44,17 @@ func (s *Service) caller(c *fiber.Ctx) (caller, error) {
 	if wait := web.Barred(c); wait > 0 && !s.registry.Tokens.Known(endpointID, worker) {
 		return caller{}, web.TooManyUnknown(c, wait)
 	}
-	who, err := s.admit(c.UserContext(), c.Get(fiber.HeaderAuthorization), endpointID, worker)
+	who, err := s.admit(c, endpointID, worker)
 	if errors.Is(err, registry.ErrUnauthorized) {
 		web.Refused(c)
 	}
 	return who, err
 }
 
-func (s *Service) admit(ctx context.Context, header, endpointID, worker string) (caller, error) {
-	plain := strings.TrimSpace(header)
-	if scheme, rest, ok := strings.Cut(plain, " "); ok && strings.EqualFold(scheme, "bearer") {
-		plain = strings.TrimSpace(rest)
-	}
-	ctx, cancel := context.WithTimeout(ctx, web.AnswerWithin)
+func (s *Service) admit(c *fiber.Ctx, endpointID, worker string) (caller, error) {
+	ctx, cancel := context.WithTimeout(c.UserContext(), web.AnswerWithin)
 	defer cancel()
-	token, err := s.registry.Tokens.Check(ctx, plain, endpointID, worker)
+	token, err := s.registry.Tokens.Check(ctx, web.Key(c), endpointID, worker)
 	if err != nil {
 		return caller{}, err
 	}

@@ -136,7 +136,7 @@ func (s *Service) Oversized(c *fiber.Ctx) bool {
 		}
 		return c.JSON(ok) == nil
 	}
-	who, err := s.admit(c.UserContext(), c.Get(fiber.HeaderAuthorization), part[1], part[3])
+	who, err := s.admit(c, part[1], part[3])
 	if err != nil {
 		return answer(err)
 	}
@@ -164,7 +164,7 @@ func (s *Service) Known(c *fiber.Ctx) (ofWorker bool, err error) {
 	if part == nil {
 		return false, nil
 	}
-	_, err = s.admit(c.UserContext(), c.Get(fiber.HeaderAuthorization), part[1], part[3])
+	_, err = s.admit(c, part[1], part[3])
 	return true, err
 }
 

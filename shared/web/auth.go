@@ -153,7 +153,7 @@ func (p *pass) lost(ctx context.Context) bool {
 	return false
 }
 
-// Key is the API key that the request came with, known or not; "" if it came
+// Key is the API key, or the token, that the request came with, known or not; "" if it came
 // with none. It shares the request's memory.
 func Key(c *fiber.Ctx) string { return bearer(c.Get(fiber.HeaderAuthorization)) }
 
