@@ -87,7 +87,7 @@ func (l *Log) SetCheckpoint(ctx context.Context, name string, c Checkpoint) erro
 		}
 		w.Unfinished = packed.Bytes()
 	}
-	return l.setPositionValue(ctx, name, w)
+	return l.setPosition(ctx, name, w)
 }
 
 // maxUnfinishedBytes bounds what a checkpoint is unpacked to.
@@ -127,12 +127,6 @@ func (l *Log) Position(ctx context.Context, name string) (uint64, error) {
 	return seq, nil
 }
 
-// setPosition says that all up to seq is done. It needs no comparison: if two
-// readers of a name say so, both are right. It returns bus.ErrUnavailable.
-func (l *Log) setPosition(ctx context.Context, name string, seq uint64) error {
-	return l.setPositionValue(ctx, name, seq)
-}
-
 // positionSubject holds a position.
 func positionSubject(name string) string { return streams.KeySubject(streams.BucketPositions, name) }
 
@@ -150,7 +144,10 @@ func (l *Log) positionValue(ctx context.Context, name string) ([]byte, error) {
 	return m.Data, nil
 }
 
-func (l *Log) setPositionValue(ctx context.Context, name string, value any) error {
+// setPosition says how far a reader of the name is: the sequence up to which all is done, or a
+// wireCheckpoint. It needs no comparison: if two readers of a name say so, both are right. It
+// returns ErrTooLarge or bus.ErrUnavailable.
+func (l *Log) setPosition(ctx context.Context, name string, value any) error {
 	data, err := json.Marshal(value)
 	if err != nil {
 		return fmt.Errorf("write position of %s: %w", name, err)
