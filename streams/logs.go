@@ -42,13 +42,13 @@ func Logged(p int, endpoint, worker string) string {
 	return fmt.Sprintf("logged.%d.%s.%s", p, endpoint, worker)
 }
 
-// ParseLog takes a LogSubject apart.
-func ParseLog(subject string) (endpoint, worker string, err error) {
+// WorkerOfLog is the worker in a LogSubject.
+func WorkerOfLog(subject string) (string, error) {
 	t := strings.Split(subject, ".")
 	if len(t) != 4 || t[0] != "logs" {
-		return "", "", fmt.Errorf("streams: %q is no subject of a worker's lines", subject)
+		return "", fmt.Errorf("streams: %q is no subject of a worker's lines", subject)
 	}
-	return t[2], t[3], nil
+	return t[3], nil
 }
 
 // logsConfig bounds the stream by size and age: the oldest lines go first.

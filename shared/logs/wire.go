@@ -63,7 +63,7 @@ func (b *batch) add(l Line) bool {
 // linesOf reads a message of LOGS_<p>, as BatchGet returns it: nil of a later version, or if it
 // is damaged.
 func linesOf(m *nats.Msg) []Line {
-	_, worker, err := streams.ParseLog(bus.SubjectOf(m))
+	worker, err := streams.WorkerOfLog(bus.SubjectOf(m))
 	var wire messageData
 	if err != nil || json.Unmarshal(m.Data, &wire) != nil {
 		return nil
