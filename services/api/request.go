@@ -50,12 +50,6 @@ func (s *Service) job(ctx context.Context, c *fiber.Ctx) (endpoint.Endpoint, job
 	return e, id, nil
 }
 
-// waitOf reads how long the client wants to wait. The text of the error is
-// what RunPod's service says.
-func waitOf(c *fiber.Ctx) (time.Duration, error) {
-	return millis(c, "wait", job.DefaultWait, job.MinWait, job.MaxWait)
-}
-
 // ttlOf reads a new ttl, if one is given.
 func ttlOf(c *fiber.Ctx) (ttl time.Duration, given bool, err error) {
 	if !c.Context().QueryArgs().Has("ttl") {
@@ -65,7 +59,8 @@ func ttlOf(c *fiber.Ctx) (ttl time.Duration, given bool, err error) {
 	return ttl, true, err
 }
 
-// millis reads a parameter of whole milliseconds.
+// millis reads a parameter of whole milliseconds. The text of the error is what RunPod's
+// service says.
 func millis(c *fiber.Ctx, name string, standard, least, most time.Duration) (time.Duration, error) {
 	if !c.Context().QueryArgs().Has(name) {
 		return standard, nil
@@ -161,7 +156,7 @@ func preferredWait(c *fiber.Ctx) time.Duration {
 // query says, else what the client prefers, else the standard. 0 means that the
 // client prefers an answer at once.
 func syncWait(c *fiber.Ctx) (time.Duration, error) {
-	wait, err := waitOf(c)
+	wait, err := millis(c, "wait", job.DefaultWait, job.MinWait, job.MaxWait)
 	if err != nil || c.Context().QueryArgs().Has("wait") {
 		return wait, err
 	}

@@ -74,7 +74,7 @@ func workerGets(p *play) {
 		p.want("/run", a, http.StatusOK)
 		id := a.text("id")
 		p.wantJSON("output of "+input, p.awaitStatus(endpoint, id, "COMPLETED").object["output"], input)
-		raw, _ := p.w.work.took(id)
+		raw := p.w.work.took(id)
 		job := decoded(raw)
 		p.wantJSON("the worker's input", job["input"], input)
 		p.failIf(job["id"] != id, "the worker's id: got %v, want %s", job["id"], id)

@@ -226,10 +226,9 @@ func (r *remote) send(ctx context.Context, method, address, query, body string) 
 	return receive(r.http, req)
 }
 
-// took is the job as the worker got it, and whether it did.
-func (r *remote) took(id string) (json.RawMessage, bool) {
+// took is the job as the worker got it, nil if it did not.
+func (r *remote) took(id string) json.RawMessage {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	raw, ok := r.seen[id]
-	return raw, ok
+	return r.seen[id]
 }
