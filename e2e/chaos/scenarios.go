@@ -73,38 +73,37 @@ func cancelWhileDeaf(ctx context.Context, p *play) error {
 }
 
 func dieBeforeTheRecord(ctx context.Context, p *play) error {
-	if err := p.submit(ctx, input{Plan: quick, Size: megabyte}); err != nil {
+	if err := p.dies(ctx, input{Plan: quick, Size: megabyte}, queue.AfterPayload); err != nil {
 		return err
 	}
-	dies, err := p.worker("dies", 1, queue.AfterPayload)
-	if err != nil {
-		return err
-	}
-	select {
-	case <-dies.gone:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	_, err = p.worker("lives", 1, "")
+	_, err := p.worker("lives", 1, "")
 	wait(ctx, 2*time.Second) // from here, quiet waits for the takeover
 	return err
 }
 
-func outliveTheRetention(ctx context.Context, p *play) error {
-	if err := p.submit(ctx, input{Plan: quick}); err != nil {
+// dies submits a job, and has the worker that gets it die at a point.
+func (p *play) dies(ctx context.Context, in input, at queue.Point) error {
+	if err := p.submit(ctx, in); err != nil {
 		return err
 	}
-	dies, err := p.worker("dies", 1, queue.AfterTerminalWrite)
+	dies, err := p.worker("dies", 1, at)
 	if err != nil {
 		return err
 	}
 	select {
 	case <-dies.gone:
+		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+func outliveTheRetention(ctx context.Context, p *play) error {
+	if err := p.dies(ctx, input{Plan: quick}, queue.AfterTerminalWrite); err != nil {
+		return err
+	}
 	wait(ctx, p.endpoint().Retention+2*time.Second) // the server removes it a little later
-	_, err = p.worker("lives", 1, "")
+	_, err := p.worker("lives", 1, "")
 	return err
 }
 
