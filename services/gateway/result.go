@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+
+	"flightline/shared/job"
 )
 
 // kind is what a post to job-done says.
@@ -124,7 +126,7 @@ func withoutNaN(body []byte, by func(word string) string) []byte {
 	out := make([]byte, 0, len(body))
 	for i := 0; i < len(body); {
 		if body[i] == '"' {
-			end := i + stringSize(body[i:])
+			end := i + job.StringSize(body[i:])
 			out = append(out, body[i:end]...)
 			i = end
 			continue
@@ -148,18 +150,4 @@ func notNumber(text []byte) int {
 		}
 	}
 	return 0
-}
-
-// stringSize is the length of the string that text begins with, quotes
-// included; all of it if the string has no end.
-func stringSize(text []byte) int {
-	for i := 1; i < len(text); i++ {
-		switch text[i] {
-		case '\\':
-			i++
-		case '"':
-			return i + 1
-		}
-	}
-	return len(text)
 }

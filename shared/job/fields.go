@@ -22,7 +22,7 @@ func fieldsOf(object []byte, names ...string) map[string]json.RawMessage {
 			at++
 			continue
 		}
-		end := at + stringSize(object[at:])
+		end := at + StringSize(object[at:])
 		name := unquoted(object[at:end])
 		at = end + spaces(object[end:]) + 1 // the colon
 		at += spaces(object[at:])
@@ -45,9 +45,10 @@ func spaces(text []byte) int {
 	return n
 }
 
-// stringSize is the length of the string that text begins with, quotes included.
-func stringSize(text []byte) int {
-	for i := 1; ; i++ {
+// StringSize is the length of the JSON string that text begins with, quotes included; all of
+// text if the string has no end.
+func StringSize(text []byte) int {
+	for i := 1; i < len(text); i++ {
 		switch text[i] {
 		case '\\':
 			i++
@@ -55,6 +56,7 @@ func stringSize(text []byte) int {
 			return i + 1
 		}
 	}
+	return len(text)
 }
 
 // valueSize is the length of the value that text begins with. It ends at what
@@ -64,7 +66,7 @@ func valueSize(text []byte) int {
 	for i := 0; ; i++ {
 		switch text[i] {
 		case '"':
-			i += stringSize(text[i:]) - 1
+			i += StringSize(text[i:]) - 1
 		case '{', '[':
 			depth++
 		case '}', ']':
