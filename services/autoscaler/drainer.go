@@ -176,8 +176,8 @@ func (a *agent) hasJobs(ctx context.Context, endpointID string) (bool, error) {
 	return err == nil && !empty, err
 }
 
-// stop ends a worker. Unless it failed, the jobs that it still had are noted in
-// its record, so that a gateway can release them: no worker was lost. It may have
+// stop ends a worker. The jobs that it still had are noted in its record, so that a gateway
+// can give them back: no worker was lost, unless this one failed. It may have
 // taken some while it ended, so its last heartbeat counts; a worker that spoke before and
 // is no longer heard of was silent for long, unless it took its leave.
 func (a *agent) stop(ctx context.Context, p pod.Pod, grace time.Duration) bool {
@@ -186,17 +186,17 @@ func (a *agent) stop(ctx context.Context, p pod.Pod, grace time.Duration) bool {
 		a.warn(ctx, "pod not stopped", p.ID, err)
 		return false
 	}
+	if p.Endpoint == "" {
+		return true
+	}
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
 	w, heard, err := a.lastHeartbeat(ctx, p)
 	if err != nil || !heard && !before.Native {
 		w = before
 	}
-	if len(w.Running) == 0 || p.Failed() {
-		return true
-	}
 	_, err = a.registry.Pods.Update(ctx, p.ID, func(p pod.Pod) (pod.Pod, error) {
-		p.Cut = w.Running
+		p.Cut, p.Gone = w.Running, a.queue.Now().UTC()
 		return p, nil
 	})
 	a.warn(ctx, "jobs of a pod not noted, their leases end", p.ID, err)

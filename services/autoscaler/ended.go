@@ -93,11 +93,12 @@ func (a *agent) exit(ctx context.Context, p pod.Pod, by pod.Trigger, why string)
 	why = pod.Conceal(why, p.Spec.Env) // whole, before anything is cut off
 	w, _, err := a.lastHeartbeat(ctx, p)
 	a.warn(ctx, "jobs of a pod not noted, their leases end", p.ID, err)
-	_, err = a.registry.Pods.Move(ctx, p.ID, by, bounded(why), a.queue.Now(), func(x *pod.Pod) error {
+	now := a.queue.Now()
+	_, err = a.registry.Pods.Move(ctx, p.ID, by, bounded(why), now, func(x *pod.Pod) error {
 		if x.Starts != p.Starts {
 			return errPodChanged
 		}
-		x.Cut, x.Gone = w.Running, true
+		x.Cut, x.Gone = w.Running, now.UTC()
 		return nil
 	})
 	if err != nil && !errors.Is(err, pod.ErrNotFound) {

@@ -51,7 +51,7 @@ func (s *Service) releaseJobsOfPods(ctx context.Context, done map[string]bool) e
 	var errs []error
 	there := map[string]bool{}
 	for _, p := range pods {
-		if p.Driver == "" || len(p.Cut) == 0 && !p.Gone {
+		if p.Driver == "" || len(p.Cut) == 0 && p.Gone.IsZero() {
 			continue
 		}
 		if there[p.ID] = true; !done[p.ID] {
@@ -104,7 +104,7 @@ func (s *Service) releaseJobsOf(ctx context.Context, p pod.Pod) error {
 // others' anyway.
 func (s *Service) jobsOf(ctx context.Context, e endpoint.Endpoint, p pod.Pod) ([]job.ID, error) {
 	held := map[job.ID]job.Job{}
-	if p.Gone && s.queue.Now().Sub(p.Changed) < e.Lease {
+	if s.queue.Now().Sub(p.Gone) < e.Lease {
 		var err error
 		if held, err = s.queue.Lists.HeldBy(ctx, e, p.ID); err != nil {
 			return nil, err

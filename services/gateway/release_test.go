@@ -51,7 +51,7 @@ func TestJobsOfAWorkerThatCrashedWaitAgainAtOnceAndItCountsAsLost(t *testing.T) 
 	w.take()
 	g.stop()
 	_, err := s.registry.Pods.Move(t.Context(), "w1", pod.Exit, "it ended by itself", now, func(p *pod.Pod) error {
-		p.Cut, p.Gone = []string{named}, true
+		p.Cut, p.Gone = []string{named}, now
 		return nil
 	})
 	must(t, err)
@@ -87,7 +87,9 @@ func TestAWorkerThatNobodySawEndKeepsItsJobs(t *testing.T) {
 	crashed.take()
 	for _, p := range []string{"away", "crashed"} { // in this order
 		_, err := s.registry.Pods.Move(t.Context(), p, pod.Exit, "gone", now, func(x *pod.Pod) error {
-			x.Gone = p == "crashed"
+			if p == "crashed" {
+				x.Gone = now
+			}
 			return nil
 		})
 		must(t, err)

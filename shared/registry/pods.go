@@ -296,7 +296,7 @@ func moveOf(old pod.Pod, by pod.Trigger, change string, now time.Time, mutate fu
 			next.Started = next.Changed
 			if old.Driver != "" {
 				next.Drain, next.Sleep = pod.Drain{}, pod.Sleep{} // else its worker's start decides; see Appear
-				next.Cut, next.Gone = nil, false
+				next.Cut, next.Gone = nil, time.Time{}
 				next.Starts++
 			}
 		}

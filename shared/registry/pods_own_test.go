@@ -27,7 +27,7 @@ func TestNothingThatAWorkerWritesIsADriversPod(t *testing.T) {
 	if err := r.Pods.Create(t.Context(), driven); err != nil {
 		t.Fatal(err)
 	}
-	const forged = `{"id":"x","endpoint":"other","status":"RUNNING","driver":"process","owner":"key_1","cut":["j"],"gone":true,"spec":{"command":["id"]}}`
+	const forged = `{"id":"x","endpoint":"other","status":"RUNNING","driver":"process","owner":"key_1","cut":["j"],"gone":"2026-11-30T20:00:00Z","spec":{"command":["id"]}}`
 	for key, value := range map[string]string{
 		"ep.evil": forged, "ep.real": forged, "ep.odd": strings.Replace(forged, "RUNNING", "BOILING", 1), "ep.garbage": "{",
 	} {

@@ -58,7 +58,7 @@ func isOwners(p pod.Pod) bool { return p.Driver == "" && p.Endpoint != "" }
 func ownersView(e entry[pod.Pod]) pod.Pod {
 	p := e.value
 	p.Endpoint, p.ID, _ = strings.Cut(e.key, ".")
-	p.Driver, p.Owner, p.Cut, p.Gone = "", "", nil, false
+	p.Driver, p.Owner, p.Cut, p.Gone = "", "", nil, time.Time{}
 	if _, err := p.Status.Next(pod.Exit); err != nil {
 		p.Status = pod.Exited
 	}
