@@ -186,14 +186,14 @@ func (a *agent) stop(ctx context.Context, p pod.Pod, grace time.Duration) bool {
 		a.warn(ctx, "pod not stopped", p.ID, err)
 		return false
 	}
-	if p.Endpoint == "" {
-		return true
-	}
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
 	w, heard, err := a.lastHeartbeat(ctx, p)
 	if err != nil || !heard && !before.Native {
 		w = before
+	}
+	if len(w.Running) == 0 && !p.Failed() {
+		return true
 	}
 	_, err = a.registry.Pods.Update(ctx, p.ID, func(p pod.Pod) (pod.Pod, error) {
 		p.Cut, p.Gone = w.Running, a.queue.Now().UTC()

@@ -98,7 +98,9 @@ func (a *agent) exit(ctx context.Context, p pod.Pod, by pod.Trigger, why string)
 		if x.Starts != p.Starts {
 			return errPodChanged
 		}
-		x.Cut, x.Gone = w.Running, now.UTC()
+		if len(w.Running) > 0 || x.Failed() { // else it left nothing
+			x.Cut, x.Gone = w.Running, now.UTC()
+		}
 		return nil
 	})
 	if err != nil && !errors.Is(err, pod.ErrNotFound) {

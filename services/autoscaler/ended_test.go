@@ -117,19 +117,32 @@ func TestACommandThatIsNoWorkerIsSaidToBeNone(t *testing.T) {
 	}
 }
 
-// Gateways give its jobs back at once.
+// Gateways give its jobs back at once, and look for those that it did not name.
 func TestAWorkerThatEndsLeavesWordOfItsJobs(t *testing.T) {
 	s := newEnv(t)
 	a := s.agentOf(s.engine("machine"))
 	t.Cleanup(a.logs.close)
-	s.pod("w", at, of("ep"))
-	if err := s.registry.Workers.Beat(t.Context(), registry.Worker{ID: "w", Endpoint: "ep", State: registry.WorkerRunning, Running: []string{"a-job"}}); err != nil {
-		t.Fatal(err)
-	}
-	testenv.EventuallyNone(t, func() string { return s.stateOf("ep", "w", registry.WorkerRunning) })
-	a.ended(t.Context(), s.get("w"), driver.Instance{PodID: "w", Code: 1})
-	if p := s.get("w"); !slices.Equal(p.Cut, []string{"a-job"}) || p.Gone.IsZero() || !p.Failed() {
-		t.Errorf("got %v, gone %s, failed %t, want its job, gone and failed", p.Cut, p.Gone, p.Failed())
+	drains := func(p *pod.Pod) { p.Drain.At = p.Created }
+	for id, c := range map[string]struct {
+		edit []func(*pod.Pod)
+		jobs []string
+		code int
+		gone bool
+	}{
+		"crashed":       {nil, []string{"a-job"}, 1, true},
+		"crashed-early": {nil, nil, 1, true},
+		"drained":       {[]func(*pod.Pod){drains}, nil, 0, false},
+		"drained-busy":  {[]func(*pod.Pod){drains}, []string{"a-job"}, 0, true},
+	} {
+		s.pod(id, append(c.edit, at, of("ep"))...)
+		if err := s.registry.Workers.Beat(t.Context(), registry.Worker{ID: id, Endpoint: "ep", State: registry.WorkerRunning, Running: c.jobs}); err != nil {
+			t.Fatal(err)
+		}
+		testenv.EventuallyNone(t, func() string { return s.stateOf("ep", id, registry.WorkerRunning) })
+		a.ended(t.Context(), s.get(id), driver.Instance{PodID: id, Code: c.code})
+		if p := s.get(id); !slices.Equal(p.Cut, c.jobs) || p.Gone.IsZero() == c.gone || p.Failed() != (c.code != 0) {
+			t.Errorf("%s: got %v, gone %s, failed %t, want %v, gone %t, failed %t", id, p.Cut, p.Gone, p.Failed(), c.jobs, c.gone, c.code != 0)
+		}
 	}
 }
 

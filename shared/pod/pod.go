@@ -78,8 +78,9 @@ type Pod struct {
 	// Cut are the ids of the jobs that its worker said it held when its driver ended it by
 	// request, or saw that it had ended. Gateways give them back.
 	Cut []string `json:"cut,omitempty"`
-	// Gone is when its driver saw that it had ended, with all of its processes: its worker holds
-	// no job any more, whatever is on record. It is zero while that is not known.
+	// Gone is when its driver saw that it had ended, with all of its processes, and had held a
+	// job, or failed: its worker holds none any more, whatever is on record. It is zero while
+	// that is not known, and of a worker that left nothing.
 	Gone time.Time `json:"gone,omitzero"`
 	// Drain asks its worker to end once it has no job.
 	Drain Drain `json:"drain,omitzero"`
