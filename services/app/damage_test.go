@@ -17,7 +17,7 @@ func TestEachDamageHasAMeaning(t *testing.T) {
 		}
 		told[means] = true
 	}
-	if len(told) != 10 {
-		t.Errorf("got %d meanings, want one for each part and one for other streams", len(told))
+	if len(told) != 11 {
+		t.Errorf("got %d meanings, want one for each part, one for heartbeats and one for other streams", len(told))
 	}
 }

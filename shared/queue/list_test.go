@@ -23,9 +23,14 @@ func (s *env) pages(t *testing.T, list lister, w ListOptions) []job.Job {
 	t.Helper()
 	var jobs []job.Job
 	for {
-		page, next, err := list(t.Context(), s.e, w)
-		if err != nil || len(page) > w.Most {
-			t.Fatalf("got %d jobs, %v", len(page), err)
+		var page []ListItem
+		var next uint64
+		testenv.Retry(t, func() (err error) {
+			page, next, err = list(t.Context(), s.e, w)
+			return err
+		})
+		if len(page) > w.Most {
+			t.Fatalf("got %d jobs, want %d at most", len(page), w.Most)
 		}
 		for _, l := range page {
 			jobs = append(jobs, l.Job)
