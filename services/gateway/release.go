@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"flightline/shared/pod"
 	"flightline/shared/queue"
 	"flightline/shared/retry"
+	"flightline/shared/telemetry"
 )
 
 const (
@@ -27,10 +29,11 @@ const (
 // records of jobs. Every gateway does this; the record decides which is first.
 func (s *Service) releaseEndedWorkers(ctx context.Context) {
 	done := map[string]bool{} // pods
+	outage := telemetry.NewOutageLog()
 	for ctx.Err() == nil {
 		changed := s.registry.Pods.Changed()
 		if err := s.releaseJobsOfPods(ctx, done); err != nil && ctx.Err() == nil {
-			s.log.WarnContext(ctx, "jobs of ended workers not given back, trying again", "err", err)
+			outage.Warn(ctx, s.log, "jobs of ended workers not given back, trying again", slog.Any("err", err))
 			changed = nil
 		}
 		select {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"flightline/shared/job"
 	"flightline/shared/record"
 	"flightline/shared/retry"
+	"flightline/shared/telemetry"
 	"flightline/streams"
 )
 
@@ -59,6 +61,7 @@ const changesRetryDelay = 500 * time.Millisecond
 // each returned.
 func (cs *Changes) Follow(ctx context.Context, p int, after uint64, each func(RecordChange) error) error {
 	var refused error
+	outage := telemetry.NewOutageLog()
 	for ctx.Err() == nil {
 		err := cs.read(ctx, p, after, func(c RecordChange) error {
 			refused = each(c)
@@ -69,7 +72,7 @@ func (cs *Changes) Follow(ctx context.Context, p int, after uint64, each func(Re
 			return refused
 		}
 		if err != nil && ctx.Err() == nil {
-			cs.q.log.WarnContext(ctx, "records are not read, trying again", "partition", p, "err", err)
+			outage.Warn(ctx, cs.q.log, "records are not read, trying again", slog.Int("partition", p), slog.Any("err", err))
 		}
 		_ = retry.Sleep(ctx, changesRetryDelay) // the loop sees the end of ctx
 	}

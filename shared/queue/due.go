@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -14,6 +15,7 @@ import (
 	"flightline/shared/job"
 	"flightline/shared/record"
 	"flightline/shared/retry"
+	"flightline/shared/telemetry"
 	"flightline/streams"
 )
 
@@ -39,9 +41,10 @@ type deadlines struct {
 
 func (d deadlines) run(ctx context.Context) error {
 	const pause = 500 * time.Millisecond
+	outage := telemetry.NewOutageLog()
 	for ctx.Err() == nil {
 		if err := d.consume(ctx); err != nil && ctx.Err() == nil {
-			d.q.log.WarnContext(ctx, "deadlines are not watched, trying again", "partition", d.partition, "err", err)
+			outage.Warn(ctx, d.q.log, "deadlines are not watched, trying again", slog.Int("partition", d.partition), slog.Any("err", err))
 		}
 		_ = retry.Sleep(ctx, pause) // the loop sees the end of ctx
 	}
