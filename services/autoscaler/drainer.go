@@ -192,11 +192,10 @@ func (a *agent) stop(ctx context.Context, p pod.Pod, grace time.Duration) bool {
 	if err != nil || !heard && !before.Native {
 		w = before
 	}
-	if len(w.Running) == 0 && !p.Failed() {
-		return true
-	}
 	_, err = a.registry.Pods.Update(ctx, p.ID, func(p pod.Pod) (pod.Pod, error) {
-		p.Cut, p.Gone = w.Running, a.queue.Now().UTC()
+		if !noteHeld(&p, w, a.queue.Now()) {
+			return p, errPodChanged // nothing is to be written
+		}
 		return p, nil
 	})
 	a.warn(ctx, "jobs of a pod not noted, their leases end", p.ID, err)

@@ -98,9 +98,7 @@ func (a *agent) exit(ctx context.Context, p pod.Pod, by pod.Trigger, why string)
 		if x.Starts != p.Starts {
 			return errPodChanged
 		}
-		if len(w.Running) > 0 || x.Failed() { // else it left nothing
-			x.Cut, x.Gone = w.Running, now.UTC()
-		}
+		noteHeld(x, w, now)
 		return nil
 	})
 	if err != nil && !errors.Is(err, pod.ErrNotFound) {
@@ -113,6 +111,16 @@ func (a *agent) exit(ctx context.Context, p pod.Pod, by pod.Trigger, why string)
 	}
 	a.log.Log(ctx, level, "pod ended", "pod", p.ID, "endpoint", p.Endpoint, "reason", why)
 	a.revokeToken(ctx, p)
+	return true
+}
+
+// noteHeld notes in a pod's record what its worker, which has ended, had by its last
+// heartbeat. It reports false of a worker that left nothing: it ended well, without a job.
+func noteHeld(p *pod.Pod, w registry.Worker, now time.Time) bool {
+	if len(w.Running) == 0 && !p.Failed() {
+		return false
+	}
+	p.Cut, p.Gone = w.Running, now.UTC()
 	return true
 }
 

@@ -432,7 +432,12 @@ func (l *Lease) Release(ctx context.Context) error {
 	if l.rec.Detached {
 		return l.releaseDetached(ctx)
 	}
-	if err := l.write(ctx, job.Release, givenBack); err != nil {
+	return l.giveBack(ctx, givenBack)
+}
+
+// giveBack writes that the job waits again, and then has its queue message handed out.
+func (l *Lease) giveBack(ctx context.Context, change func(*record.Record)) error {
+	if err := l.write(ctx, job.Release, change); err != nil {
 		return err
 	}
 	if l.named(ctx) {

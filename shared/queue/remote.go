@@ -237,7 +237,7 @@ func (l *Lease) WorkerEnded(ctx context.Context) error {
 		l.ack(ctx)
 		return nil
 	}
-	err := l.write(ctx, job.Release, func(n *record.Record) {
+	return l.giveBack(ctx, func(n *record.Record) {
 		if mayBeHandedAgain(n) {
 			n.Undelivered++
 		} else {
@@ -245,10 +245,6 @@ func (l *Lease) WorkerEnded(ctx context.Context) error {
 		}
 		givenBack(n)
 	})
-	if err == nil && l.named(ctx) {
-		l.consumer.q.bus.GiveBack(l.rec.AckSubject)
-	}
-	return err
 }
 
 // lookBack fetches what the end of a run must know and this process may not:
