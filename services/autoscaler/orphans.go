@@ -2,11 +2,13 @@ package autoscaler
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/shared/mutation"
+	"flightline/shared/pod"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
 )
@@ -35,15 +37,15 @@ type orphans struct {
 // findOrphans finds the orphans among the jobs that were handed out. since has
 // those that no worker named at the look before, by when that was first so;
 // next is the same for the next look. A job becomes an orphan only after
-// unnamedTimeout: what a heartbeat says is some seconds old.
-func findOrphans(out []job.ID, named map[job.ID]bool, since map[job.ID]time.Time, lease time.Duration, now time.Time) (found orphans, next map[job.ID]time.Time) {
+// timeout: what a heartbeat says is some seconds old.
+func findOrphans(out []job.ID, named map[job.ID]bool, timeout time.Duration, since map[job.ID]time.Time, lease time.Duration, now time.Time) (found orphans, next map[job.ID]time.Time) {
 	next = map[job.ID]time.Time{}
 	for _, id := range out {
 		if named[id] || mutation.NoOrphans {
 			continue
 		}
 		unnamed := lasting(id, since, next, now)
-		if unnamed < unnamedTimeout {
+		if unnamed < timeout {
 			continue
 		}
 		found.count++
@@ -61,6 +63,14 @@ func jobsHeldBy(workers []registry.Worker) map[job.ID]bool {
 		}
 	}
 	return jobs
+}
+
+// lastWorkerEnded reports whether none of the endpoint's workers lives, and the driver of one
+// saw it end a moment ago: nobody can name a job then.
+func lastWorkerEnded(workers []registry.Worker, pods []pod.Pod, now time.Time) bool {
+	return len(workers) == 0 && slices.ContainsFunc(pods, func(p pod.Pod) bool {
+		return now.Sub(p.Gone).Abs() < unnamedTimeout // it is far ahead if the clock was set back
+	})
 }
 
 // handedJobs is what the leader remembers of an endpoint's jobs that were handed out.
@@ -97,6 +107,10 @@ func (l *leader) orphans(ctx context.Context, v *view, e endpoint.Endpoint, m *e
 		h.jobs, h.listed = jobs, v.now
 	}
 	var found orphans
-	found, h.unnamed = findOrphans(h.jobs, held, h.unnamed, e.Lease, v.now)
+	timeout := unnamedTimeout
+	if lastWorkerEnded(v.workersOf[e.ID], v.fleets[e.ID], v.now) {
+		timeout = 0
+	}
+	found, h.unnamed = findOrphans(h.jobs, held, timeout, h.unnamed, e.Lease, v.now)
 	return found, nil
 }

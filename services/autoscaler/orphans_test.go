@@ -51,7 +51,7 @@ func TestFindOrphans(t *testing.T) {
 		"it has ended meanwhile": {since: ago(time.Hour)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, next := findOrphans(tt.out, tt.named, tt.since, lease, noon)
+			got, next := findOrphans(tt.out, tt.named, unnamedTimeout, tt.since, lease, noon)
 			if got != tt.want || len(next) != tt.watch {
 				t.Errorf("got %+v and %v watched, want %+v and %d", got, next, tt.want, tt.watch)
 			}
@@ -196,6 +196,37 @@ func TestAnOutageForgetsWhichJobsWereUnnamed(t *testing.T) {
 		got, err := l.orphans(t.Context(), v, e, m, queue.Stats{Running: 1})
 		if err != nil || got.count != look.want {
 			t.Fatalf("%s later: got %+v, %v, want %d", look.after, got, err, look.want)
+		}
+	}
+}
+
+// Nothing has to be waited for once the driver has seen that the last worker ended: a
+// heartbeat may not have named what it had.
+func TestTheLastWorkersEndAsksForAnotherAtOnce(t *testing.T) {
+	s := newEnv(t)
+	e := s.endpoint("ep")
+	s.submit(e, false)
+	s.take(e, "ep-0-1")
+	now, drains := s.queue.Now(), registry.Worker{ID: "ep-1-1"}
+	for name, tt := range map[string]struct {
+		gone    time.Time
+		workers []registry.Worker
+		want    int
+	}{
+		"at once":                    {gone: now, want: 1},
+		"a moment ago":               {gone: now.Add(1 - unnamedTimeout), want: 1},
+		"others may have come since": {gone: now.Add(-unnamedTimeout)},
+		"the clock was set back":     {gone: now.Add(time.Hour)},
+		"it left nothing":            {},
+		"another lives":              {gone: now, workers: []registry.Worker{drains}},
+	} {
+		v := &view{
+			now: now, workersOf: map[string][]registry.Worker{"ep": tt.workers},
+			fleets: map[string][]pod.Pod{"ep": {{ID: "ep-0-1", Endpoint: "ep", Gone: tt.gone}}},
+		}
+		got, err := s.leader().orphans(t.Context(), v, e, &endpointState{}, queue.Stats{Running: 1})
+		if err != nil || got.count != tt.want {
+			t.Errorf("%s: got %+v, %v, want %d", name, got, err, tt.want)
 		}
 	}
 }
