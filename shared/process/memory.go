@@ -3,6 +3,8 @@ package process
 import (
 	"math"
 	"os"
+	"path"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
@@ -145,10 +147,38 @@ func garbageOf(live uint64, rate float64) int {
 	return int(min(mostGarbage, max(1, 100*budget/inUse)))
 }
 
-// Memory is the machine's memory in bytes, or the container's limit if that is
-// less; 0 if neither is known.
+// Memory is the machine's memory in bytes, or the limit of the container or of the control
+// group that the process is in, if that is less; 0 if none is known.
 func Memory() int64 {
-	return memory("/proc/meminfo", "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+	groups, _ := os.ReadFile("/proc/self/cgroup") // it is not there on other systems than Linux
+	return memory("/proc/meminfo", limitFiles("/sys/fs/cgroup", string(groups))...)
+}
+
+// limitFiles are where the limits on memory are of the control groups that a process is in, by
+// its lines of /proc/self/cgroup, of the groups around those, and of root: a container sees its
+// own group there, whatever its lines say.
+func limitFiles(root, groups string) (files []string) {
+	for line := range strings.Lines("0::/\n0:memory:/\n" + groups) {
+		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(f) != 3 {
+			continue
+		}
+		hierarchy, name := "", "memory.max" // version 2
+		switch f[1] {
+		case "":
+		case "memory": // version 1
+			hierarchy, name = "memory", "memory.limit_in_bytes"
+		default:
+			continue
+		}
+		for group := path.Clean("/" + f[2]); ; group = path.Dir(group) {
+			files = append(files, filepath.Join(root, hierarchy, group, name))
+			if group == "/" {
+				break
+			}
+		}
+	}
+	return files
 }
 
 func memory(info string, limits ...string) int64 {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"testing"
 	"time"
 )
@@ -37,6 +38,25 @@ func TestMemoryIsTheContainersIfItIsLess(t *testing.T) {
 				t.Errorf("got %d, want %d", got, tt.want)
 			}
 		})
+	}
+}
+
+func TestLimitsOfControlGroups(t *testing.T) {
+	roots := []string{"/r/memory.max", "/r/memory/memory.limit_in_bytes"}
+	for groups, want := range map[string][]string{
+		"": nil,
+		"0::/system.slice/flightline.service\n": {
+			"/r/system.slice/flightline.service/memory.max", "/r/system.slice/memory.max", "/r/memory.max",
+		},
+		"9:name=systemd:/\n4:memory:/a/b\n3:cpu,cpuacct:/c\n": {
+			"/r/memory/a/b/memory.limit_in_bytes", "/r/memory/a/memory.limit_in_bytes", "/r/memory/memory.limit_in_bytes",
+		},
+		"0::/../../a:b\n":        {"/r/a:b/memory.max", "/r/memory.max"}, // of a namespace around this one
+		"nonsense\n\n1:memory\n": nil,
+	} {
+		if got := limitFiles("/r", groups); !slices.Equal(got, append(slices.Clone(roots), want...)) {
+			t.Errorf("%q: got %q, want %q and %q", groups, got, roots, want)
+		}
 	}
 }
 
