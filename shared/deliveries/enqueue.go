@@ -37,7 +37,7 @@ func (s *Store) Enqueue(ctx context.Context, f queue.RecordChange) error {
 		return nil
 	}
 	at := record.Location{Endpoint: f.Job.Endpoint, Partition: f.Partition}
-	r, err := s.q.ReadAttempt(ctx, at, f.Job.ID, f.Job.Attempt)
+	r, err := s.q.ReadChanged(ctx, f)
 	switch {
 	case errors.Is(err, bus.ErrNoMessage):
 		return nil // only what was announced is forgotten, or the ttl ended it

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 
 	"flightline/shared/bus"
 	"flightline/shared/endpoint"
@@ -13,12 +14,29 @@ import (
 	"flightline/streams"
 )
 
-// ReadAttempt reads the record of one attempt from the leader, also an
-// expired one. It returns bus.ErrNoMessage, record.ErrDamaged and bus.ErrUnavailable.
-func (q *Queue) ReadAttempt(ctx context.Context, at record.Location, id job.ID, attempt int) (*record.Record, error) {
+// ReadChanged reads the record that c was written to from the leader, also an expired
+// one, with that write or a later one. It returns bus.ErrNoMessage, record.ErrDamaged and
+// bus.ErrUnavailable.
+//
+// In a cluster the consumer that shows changes may run on a replica that has applied a write
+// before the leader, which then still has the write before, or none
+// (docs/design/jetstream.md#f19).
+func (q *Queue) ReadChanged(ctx context.Context, c RecordChange) (*record.Record, error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	return q.read.record(ctx, at, id, attempt)
+	at := record.Location{Endpoint: c.Job.Endpoint, Partition: c.Partition}
+	return bus.UntilAnswered(ctx, func() (*record.Record, error) {
+		r, err := q.read.record(ctx, at, c.Job.ID, c.Job.Attempt)
+		if errors.Is(err, bus.ErrNoMessage) && q.bus.Clustered() {
+			if err = q.read.commitRecords(ctx, at); err == nil {
+				r, err = q.read.record(ctx, at, c.Job.ID, c.Job.Attempt)
+			}
+		}
+		if err == nil && r.Seq < c.Seq {
+			return nil, fmt.Errorf("%w: the record of job %s is behind its change", bus.ErrUnavailable, c.Job.ID)
+		}
+		return r, err
+	})
 }
 
 // current reads where a job stands: the record of its highest attempt, or the

@@ -142,10 +142,7 @@ func (rd reader) confirmAbsent(ctx context.Context, at record.Location, id job.I
 			}
 			return err
 		})
-		both.Go(func() error {
-			stream := streams.Records(at.Partition)
-			return rd.bus.Commit(ctx, stream, bus.StreamPurge(stream), `{"filter":"`+bus.CheckFilter+`"}`)
-		})
+		both.Go(func() error { return rd.commitRecords(ctx, at) })
 		if err := both.Wait(); err != nil {
 			return nil, err
 		}
@@ -155,6 +152,13 @@ func (rd reader) confirmAbsent(ctx context.Context, at record.Location, id job.I
 		}
 		return r, err
 	})
+}
+
+// commitRecords makes the leader of the records store an entry behind all that was stored
+// there: once it is answered, the leader has applied those too.
+func (rd reader) commitRecords(ctx context.Context, at record.Location) error {
+	stream := streams.Records(at.Partition)
+	return rd.bus.Commit(ctx, stream, bus.StreamPurge(stream), `{"filter":"`+bus.CheckFilter+`"}`)
 }
 
 // queueIsOriginal reports whether this queue held r's message, so that it

@@ -20,7 +20,7 @@ func TestARetryBeginsWithItsOwnCounts(t *testing.T) {
 	if _, err := s.q.SetTTL(t.Context(), s.e, id, s.e.TTL-time.Hour); err != nil { // sets EndSeq
 		t.Fatal(err)
 	}
-	r, err := s.q.ReadAttempt(t.Context(), record.LocationOf(s.e), id, 1)
+	r, err := s.q.read.record(t.Context(), record.LocationOf(s.e), id, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
