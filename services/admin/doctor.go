@@ -267,7 +267,7 @@ func (x *checker) compare(ctx context.Context, there map[string]*jetstream.Strea
 		x.add("raft groups", state, text, hint)
 	}
 	before := len(x.report.Findings)
-	wanted := streams.AllWanted(x.cfg.Streams, endpoints)
+	wanted, copies := streams.AllWanted(x.cfg.Streams, endpoints), map[string]*serverCopies{}
 	for _, w := range wanted {
 		got := there[w.Config.Name]
 		if got == nil {
@@ -281,9 +281,11 @@ func (x *checker) compare(ctx context.Context, there map[string]*jetstream.Strea
 		if !x.cfg.quick {
 			x.consumers(ctx, w)
 		}
-		x.replicas(got)
+		x.leader(got)
+		sortCopies(copies, got)
 		x.recovered(got)
 	}
+	x.copies(copies)
 	if len(x.report.Findings) == before {
 		x.add("streams", OK, fmt.Sprintf("%d streams and buckets are as they should be", len(wanted)), "")
 	}
@@ -354,38 +356,6 @@ func unclaimedMessages(info *jetstream.ConsumerInfo) uint64 {
 		return 0
 	}
 	return info.NumPending + handedOut
-}
-
-// replicas looks for copies that are away or behind.
-func (x *checker) replicas(info *jetstream.StreamInfo) {
-	if info.Cluster == nil || info.Config.Replicas <= 1 {
-		return
-	}
-	if info.Cluster.Leader == "" {
-		x.add("stream "+info.Config.Name, Fail, "no leader", "two of its three servers must run")
-	}
-	for _, peer := range info.Cluster.Replicas {
-		switch {
-		case peer.Offline:
-			x.add("stream "+info.Config.Name, Fail, "the copy on "+peer.Name+" is offline",
-				"look at that server: it is away, or has switched JetStream off after a full disk until it is restarted; if it is lost, start one of the same name with an empty store")
-		case lags(peer):
-			x.add("stream "+info.Config.Name, Warn, fmt.Sprintf("the copy on %s is not current: %d behind, last heard of %s ago", peer.Name, peer.Lag, peer.Active.Round(time.Second)), "look at that server")
-		}
-	}
-}
-
-// maxLag is how many writes behind a copy may be: a majority has them, and under load the
-// slowest copy always lacks some. NATS calls it current only if it lacks none.
-const maxLag = 1000
-
-// maxPeerSilence is for how long a server that has a copy, and is behind, may say nothing.
-const maxPeerSilence = 15 * time.Second
-
-// lags reports whether a copy is so far behind, or behind and silent for so long, that something
-// is wrong.
-func lags(peer *jetstream.PeerInfo) bool {
-	return !peer.Current && (peer.Lag > maxLag || peer.Active > maxPeerSilence)
 }
 
 // queues looks for endpoints and queues that lack each other.

@@ -64,12 +64,17 @@ func TestAStreamForWhichNoServerAnswersIsNotMissing(t *testing.T) {
 	if _, err := c.JS.CreateStream(t.Context(), jetstream.StreamConfig{Name: streams.Events, Subjects: []string{"events.>"}}); err != nil {
 		t.Fatal(err)
 	}
-	c.StopNode(c.StreamLeader(streams.Events))
+	stopped := c.StreamLeader(streams.Events)
+	c.StopNode(stopped)
+	copies := "copies on " + c.NodeName(stopped)
 	var r admin.Report
-	testenv.Eventually(t, "the doctor looks at the streams", func() bool {
+	testenv.Eventually(t, "the doctor looks at the streams and the copies", func() bool {
 		r = doctorOf(t, c.NC, admin.DoctorConfig{})
-		return found(r, "stream "+streams.Webhooks).State == admin.Fail
+		return found(r, "stream "+streams.Webhooks).State == admin.Fail && found(r, copies).State == admin.Fail
 	})
+	if f := found(r, copies); !strings.HasPrefix(f.Text, "offline, last heard of ") || !strings.HasSuffix(f.Text, " ago: "+streams.Bucket(streams.BucketEndpoints)) {
+		t.Errorf("got %+v, want the stream whose copy is away", f)
+	}
 	if f := found(r, "stream "+streams.Webhooks); f.Text != "missing" {
 		t.Errorf("got %+v, want that it is missing", f)
 	}

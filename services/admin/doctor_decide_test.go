@@ -80,22 +80,47 @@ func TestUnclaimedMessages(t *testing.T) {
 }
 
 // A copy is a few writes behind while the stream is written: that is no reason to look at
-// its server.
-func TestLags(t *testing.T) {
+// its server. A server that is cut off, or whose JetStream is off, is not offline to NATS.
+func TestCopyState(t *testing.T) {
 	for name, tt := range map[string]struct {
 		peer jetstream.PeerInfo
-		want bool
+		want State
 	}{
-		"current":           {jetstream.PeerInfo{Current: true, Active: time.Second}, false},
-		"a write behind":    {jetstream.PeerInfo{Lag: 1, Active: time.Second}, false},
-		"at the bound":      {jetstream.PeerInfo{Lag: maxLag}, false},
-		"far behind":        {jetstream.PeerInfo{Lag: maxLag + 1}, true},
-		"silent":            {jetstream.PeerInfo{Active: maxPeerSilence + time.Second}, true},
-		"silent, no writes": {jetstream.PeerInfo{Current: true, Active: maxPeerSilence + time.Second}, false},
+		"current":           {jetstream.PeerInfo{Current: true, Active: time.Second}, OK},
+		"a write behind":    {jetstream.PeerInfo{Lag: 1, Active: time.Second}, OK},
+		"at the bound":      {jetstream.PeerInfo{Lag: maxLag}, OK},
+		"far behind":        {jetstream.PeerInfo{Lag: maxLag + 1}, Warn},
+		"silent":            {jetstream.PeerInfo{Active: maxPeerSilence + time.Second}, Fail},
+		"silent, no writes": {jetstream.PeerInfo{Current: true, Active: maxPeerSilence + time.Second}, OK},
+		"offline":           {jetstream.PeerInfo{Offline: true, Active: time.Second}, Fail},
 	} {
-		if got := lags(&tt.peer); got != tt.want {
-			t.Errorf("%s: got %t", name, got)
+		if got := copyState(&tt.peer); got != tt.want {
+			t.Errorf("%s: got %s", name, got)
 		}
+	}
+}
+
+// One server that is away has copies of all streams: that is a line, not one for each.
+func TestCopiesOfAServerAreALine(t *testing.T) {
+	servers := map[string]*serverCopies{}
+	for _, name := range []string{"A", "B", "C", "D", "E"} {
+		sortCopies(servers, &jetstream.StreamInfo{Config: jetstream.StreamConfig{Name: name, Replicas: 3}, Cluster: &jetstream.ClusterInfo{
+			Leader: "n1", Replicas: []*jetstream.PeerInfo{{Name: "n2", Lag: 2000}, {Name: "n3", Offline: true, Active: time.Minute}},
+		}})
+	}
+	sortCopies(servers, &jetstream.StreamInfo{Config: jetstream.StreamConfig{Name: "one", Replicas: 1}})
+	x := &checker{}
+	x.copies(servers)
+	var got []string
+	for _, f := range x.report.Findings {
+		got = append(got, f.Check+": "+f.State+", "+f.Text)
+	}
+	want := []string{
+		"copies on n2: warn, not current: A is 2000 behind, B is 2000 behind, C is 2000 behind and 2 more",
+		"copies on n3: fail, offline, last heard of 1m0s ago: A, B, C and 2 more",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
