@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -35,7 +36,8 @@ type Consumer struct {
 	closed chan struct{}
 	once   sync.Once
 
-	pulls sync.WaitGroup // whose inboxes are open
+	pulls    sync.WaitGroup // whose inboxes are open
+	gaveBack atomic.Bool    // something came after Close
 
 	mu       sync.Mutex
 	free     []*puller // slots that no call of Next uses
@@ -82,11 +84,12 @@ func (c *Consumer) Close() {
 // Wait returns once a closed consumer has given back all that the server may still
 // have delivered to it: at once on a server that is alone, within pullExpires in
 // a cluster. Without a connection there is nothing to give back. If no lease is held,
-// the consumer leaves nothing behind on the connection.
-func (c *Consumer) Wait() {
+// the consumer leaves nothing behind on the connection. It reports whether it gave anything
+// back: those jobs wait for a worker.
+func (c *Consumer) Wait() (gaveBack bool) {
 	defer c.unsubscribe()
 	if !c.q.nc.IsConnected() {
-		return
+		return false
 	}
 	ended := make(chan struct{})
 	go func() { // ends with the connection at the latest
@@ -99,6 +102,7 @@ func (c *Consumer) Wait() {
 	case <-ended:
 	case <-late.C:
 	}
+	return c.gaveBack.Load()
 }
 
 // unsubscribe ends the subscription by which leases are nudged, if none is held.

@@ -129,6 +129,9 @@ func (p *pull) deliver(in *inbox, m *nats.Msg) {
 		default:
 		}
 	}
+	if p.closing {
+		p.consumer.gaveBack.Store(true)
+	}
 	got.release(p.consumer.e.Lease)
 }
 

@@ -37,7 +37,11 @@ type env struct {
 
 func newEnv(t *testing.T, change ...func(*endpoint.Endpoint)) *env {
 	t.Helper()
-	b := testenv.NewServer(t)
+	return newEnvOn(t, testenv.NewServer(t), change...)
+}
+
+func newEnvOn(t *testing.T, b *testenv.Server, change ...func(*endpoint.Endpoint)) *env {
+	t.Helper()
 	if err := streams.Apply(t.Context(), b.JS, streams.Config{}); err != nil {
 		t.Fatal(err)
 	}

@@ -7,11 +7,13 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"flightline/shared/bus"
 	"flightline/shared/job"
 	"flightline/shared/pod"
 	"flightline/shared/registry"
 	"flightline/shared/testenv"
 	"flightline/shared/worker"
+	"flightline/streams"
 )
 
 // nap is a worker that can sleep, and its calls of Sleep and Wake.
@@ -79,6 +81,42 @@ func TestAWorkerSleepsAndWakesForAJob(t *testing.T) {
 	if err := n.wait(); err != nil {
 		t.Errorf("got %v, want a clean stop", err)
 	}
+}
+
+// In a cluster the pulls of a worker that falls asleep stay open until the server ends them: a
+// job that comes by one of them keeps the worker awake.
+func TestAJobThatComesWhileAWorkerFallsAsleepKeepsItAwake(t *testing.T) {
+	if testing.Short() {
+		t.Skip("three servers take some seconds")
+	}
+	t.Parallel()
+	c := testenv.NewCluster(t)
+	s := newEnvOn(t, &testenv.Server{NC: c.NC, JS: c.JS})
+	n := &nap{env: s, slept: make(chan struct{}, 1), at: pod.Pod{ID: "napper", Endpoint: s.e.ID, Driver: pod.Process}}
+	cfg := worker.Config{
+		Endpoint: s.e.ID, ID: "napper", NC: c.Connect(t),
+		Sleep: func(context.Context) error { n.slept <- struct{}{}; return nil },
+		Wake:  func(context.Context) error { return nil },
+	}
+	testenv.Background(t, func(ctx context.Context) error {
+		return worker.Run(ctx, cfg, func(context.Context, *worker.Job) (any, error) { return "done", nil })
+	})
+	s.wantEnd(t, s.submit(t), job.Completed, `"done"`, "")
+	pulls := testenv.Subscribe(t, c.NC, bus.PullNext(streams.Jobs(s.e.ID), streams.Consumer(job.Normal)))
+	next := func(sub *nats.Subscription) {
+		t.Helper()
+		if _, err := sub.NextMsgWithContext(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	next(pulls) // it is open for some seconds
+	n.ask(t, false)
+	reads := testenv.Subscribe(t, c.NC, bus.LeaderGet(streams.Bucket(streams.BucketWorkerPods)))
+	for range 2 { // after the second one it does as the first one said
+		next(reads)
+	}
+	s.wantEnd(t, s.submit(t), job.Completed, `"done"`, "")
+	got(t, n.slept, "the sleep, once the job has ended")
 }
 
 // A worker may sleep thousands of times.

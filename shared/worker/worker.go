@@ -160,9 +160,13 @@ func (w *worker) run(ctx context.Context) error {
 // it is asked to. alive ends later than any job.
 func (w *worker) work(ctx, alive context.Context) error {
 	for {
-		sleep, err := w.takeJobs(ctx, alive)
+		sleep, jobCame, err := w.takeJobs(ctx, alive)
 		if err != nil || !sleep {
 			return err
+		}
+		if jobCame { // it would wait until the autoscaler finds that no worker has it
+			w.presence.enter(awake)
+			continue
 		}
 		if awake, err := w.sleepUntilWoken(ctx); err != nil || !awake {
 			return err
@@ -171,17 +175,18 @@ func (w *worker) work(ctx, alive context.Context) error {
 }
 
 // takeJobs takes and runs jobs until ctx is done, or the worker is to drain or to sleep,
-// and waits for the jobs that it has. It reports whether the worker is to sleep.
-func (w *worker) takeJobs(ctx, alive context.Context) (sleep bool, err error) {
+// and waits for the jobs that it has. It reports whether the worker is to sleep, and whether a
+// job came meanwhile, which was given back.
+func (w *worker) takeJobs(ctx, alive context.Context) (sleep, jobCame bool, err error) {
 	w.presence.beat(alive)
 	select {
 	case <-w.presence.drained: // while it loaded
-		return false, nil
+		return false, false, nil
 	default:
 	}
 	consumer, err := w.q.Consume(alive, w.endpoint, w.cfg.ID, w.cfg.Concurrency)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	defer consumer.Close()
 	jobs, giveUp := context.WithCancelCause(alive)
@@ -206,8 +211,8 @@ func (w *worker) takeJobs(ctx, alive context.Context) (sleep bool, err error) {
 	}
 	enough()
 	consumer.Close()
-	defer consumer.Wait()
-	return sleep, w.drain(ctx, &slots, giveUp)
+	err = w.drain(ctx, &slots, giveUp)
+	return sleep, consumer.Wait(), err
 }
 
 // drain waits for the slots: until ctx ends, then for the grace, then, having
