@@ -103,8 +103,11 @@ func (c *Client) attempts(ctx context.Context, op call, body []byte) ([]byte, er
 			return nil, err
 		}
 		pause, again := tries.after(err)
-		if !again || !sleep(ctx, pause) {
+		if !again {
 			return nil, err
+		}
+		if end := sleep(ctx, pause); end != nil {
+			return nil, fmt.Errorf("%w: %w", end, err)
 		}
 	}
 }
@@ -380,11 +383,11 @@ func backoff(attempt int) time.Duration {
 	return retry.Jitter(retry.Backoff{First: firstPause, Max: maxPause}.Delay(max(1, attempt)))
 }
 
-// sleep waits and reports true, or false at once if ctx ends before: waiting
-// for an attempt that can no longer be made helps nobody.
-func sleep(ctx context.Context, pause time.Duration) bool {
+// sleep waits. If ctx ends before, it returns how, at once where a deadline says so:
+// waiting for an attempt that can no longer be made helps nobody.
+func sleep(ctx context.Context, pause time.Duration) error {
 	if end, ok := ctx.Deadline(); ok && time.Until(end) <= pause {
-		return false
+		return context.DeadlineExceeded
 	}
-	return retry.Sleep(ctx, pause) == nil
+	return retry.Sleep(ctx, pause)
 }

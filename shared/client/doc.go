@@ -11,5 +11,6 @@
 // away, restarting or busy, calls are repeated for up to 30 s (WithPatience): all
 // of them if it did not even take the connection, later only those that read or
 // have an IdempotencyKey (WithRepeatableRuns); what else changes something is
-// sent exactly once.
+// sent exactly once. If ctx ends meanwhile, or would before the next attempt, the
+// error is ctx's and that of the last attempt.
 package client

@@ -134,7 +134,8 @@ func (c *Client) Status(ctx context.Context, endpoint string, id job.ID) (*Job, 
 }
 
 // StatusSync returns when the job has ended, or after wait as it then stands.
-// wait 0 means 90 s; 1 to 300 s. A server may not have it yet; Wait copes.
+// wait 0 means 90 s; 1 to 300 s. A server that restarts answers before, and one of
+// another make may not have it; Wait copes with both.
 func (c *Client) StatusSync(ctx context.Context, endpoint string, id job.ID, wait time.Duration) (*Job, error) {
 	return one[Job](ctx, c, call{
 		method: http.MethodGet, path: v2(endpoint, "status-sync", string(id)),

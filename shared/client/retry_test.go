@@ -303,3 +303,34 @@ func TestPatienceEnds(t *testing.T) {
 		t.Errorf("got it after %v, want it after a second", took)
 	}
 }
+
+func TestTheEndOfAContextIsItsErrorAlsoWhileTheServerIsAway(t *testing.T) {
+	t.Parallel()
+	r := newRestarting(t, accept)
+	r.web.Close()
+	calls := map[string]func(context.Context, *client.Client) error{
+		"run": func(ctx context.Context, c *client.Client) error {
+			_, err := c.Run(ctx, "ep", client.Request{Input: struct{}{}})
+			return err
+		},
+		"wait": func(ctx context.Context, c *client.Client) error {
+			_, err := c.Wait(ctx, "ep", "j1")
+			return err
+		},
+	}
+	for name, call := range calls {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(10*time.Millisecond, cancel)
+			if err := call(ctx, r.client()); !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v, want context.Canceled", err)
+			}
+			ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
+			defer cancel()
+			if err := call(ctx, r.client()); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got %v, want context.DeadlineExceeded", err)
+			}
+		})
+	}
+}
