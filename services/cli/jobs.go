@@ -276,7 +276,7 @@ func (sh *shell) explainCommand() *cobra.Command {
 func (sh *shell) inputCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "input ENDPOINT JOB", Short: "Print what a job was given",
-		Long: "Print what a job was given, as long as it is kept: until it is completed or\ncancelled, and after a failure or a timeout until its retention is over.",
+		Long: "Print what a job was given, as long as it is kept: until it is completed or\ncancelled, and after a failure or a timeout, or with a webhook, until its retention is over.",
 		RunE: runAndShow(sh, func(ctx context.Context, api *client.Client, args []string) (*client.JobInput, error) {
 			return api.Input(ctx, args[0], job.ID(args[1]))
 		}, func(x *client.JobInput) [][]string {

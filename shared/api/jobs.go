@@ -115,6 +115,7 @@ type WorkerCounts struct {
 type JobInput struct {
 	ID     job.ID     `json:"id"`
 	Status job.Status `json:"status"`
-	// Input is absent once nothing keeps it: the job is COMPLETED or CANCELLED.
+	// Input is absent once nothing keeps it: the job is COMPLETED or CANCELLED and has no
+	// webhook.
 	Input json.RawMessage `json:"input,omitempty"`
 }

@@ -165,7 +165,7 @@ func (c *Client) Retry(ctx context.Context, endpoint string, id job.ID) (*Job, e
 type JobInput = api.JobInput
 
 // Input returns what a job was given, as long as it is kept: Input is nil once the job
-// is COMPLETED or CANCELLED.
+// is COMPLETED or CANCELLED, unless it has a webhook.
 func (c *Client) Input(ctx context.Context, endpoint string, id job.ID) (*JobInput, error) {
 	return one[JobInput](ctx, c, get(v2(endpoint, "input", string(id)), nil))
 }

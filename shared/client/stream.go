@@ -74,9 +74,10 @@ func (s *Stream) End() *Job { return s.end }
 // All yields the chunks in order, each once, as they come, until the job has
 // ended; End says how. It goes on where it was when the connection breaks or
 // the server restarts. After a lost worker the chunks of the run that took over
-// follow. An error is yielded last: an *Error, of a job that expired one with
-// CodeJobNotFound; ErrUnreachable; or ctx's. After an error, or a break out of
-// the loop, All may be called again and goes on behind Cursor.
+// follow; those of the run before that were not read by then are left out. An
+// error is yielded last: an *Error, of a job that expired one with CodeJobNotFound;
+// ErrUnreachable; or ctx's. After an error, or a break out of the loop, All may be
+// called again and goes on behind Cursor.
 func (s *Stream) All(ctx context.Context) iter.Seq2[Chunk, error] {
 	return resumed(ctx, s.patience, func() bool { return s.end != nil }, s.read)
 }

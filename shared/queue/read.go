@@ -163,8 +163,8 @@ func (q *Queue) loaded(ctx context.Context, at record.Location, r *record.Record
 // changed, are kept on disk to their physical end (docs/adr/0013).
 
 // ReadInput reads what a job was given, and the job as it is then, without output. The
-// input is nil once nothing keeps it: that of a job which is COMPLETED or CANCELLED is
-// dropped. A large one is read in its turn, after WithPayloadClaim. It returns
+// input is nil once nothing keeps it: that of a job which is COMPLETED or CANCELLED and has
+// no webhook is dropped. A large one is read in its turn, after WithPayloadClaim. It returns
 // job.ErrNotFound as Current does, and bus.ErrUnavailable.
 func (q *Queue) ReadInput(ctx context.Context, e endpoint.Endpoint, id job.ID) (json.RawMessage, *job.Job, error) {
 	ctx, cancel := bus.Bounded(ctx)
