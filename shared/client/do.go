@@ -158,6 +158,9 @@ func (c *Client) send(ctx context.Context, at uint32, op call, body []byte) ([]b
 }
 
 func (c *Client) request(ctx context.Context, at uint32, op call, body []byte) (*http.Request, error) {
+	if strings.Contains(op.path+"/", "//") { // of another operation, or a 404 as if the job were gone
+		return nil, fmt.Errorf("client: %s %s: %w", op.method, op.path, ErrNoID)
+	}
 	address := c.base(at) + op.path
 	if len(op.query) > 0 {
 		address += "?" + op.query.Encode()

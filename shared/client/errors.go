@@ -18,6 +18,9 @@ var ErrUnreachable = errors.New("client: could not reach the server")
 // ErrTooLarge means that an answer was larger than the API promises at most.
 var ErrTooLarge = errors.New("client: the answer is too large")
 
+// ErrNoID means that an endpoint or an id was "" where a call needs one. Nothing was sent.
+var ErrNoID = errors.New("the endpoint and each id must not be empty")
+
 // Codes of Error that callers test; the API has more.
 const (
 	CodeJobNotFound      = "job_not_found"

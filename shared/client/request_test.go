@@ -52,3 +52,33 @@ func TestAHeaderThatCannotBeSentIsRefusedAtOnce(t *testing.T) {
 		t.Errorf("got %d requests, want none", n)
 	}
 }
+
+func TestACallWithoutAnIDIsRefusedAtOnce(t *testing.T) {
+	s := serve(t, answer{status: 404, body: `{"error":"no such route","code":"not_found"}`})
+	for name, call := range map[string]func() error{
+		"a submission": func() error {
+			_, err := s.Run(t.Context(), "", client.Request{Input: struct{}{}})
+			return err
+		},
+		"a wait": func() error {
+			_, err := s.Wait(t.Context(), "ep", "")
+			return err
+		},
+		"a stream": func() error {
+			_, err := collect(t.Context(), s.Stream("ep", "", client.StreamOptions{}))
+			return err
+		},
+		"an endpoint": func() error {
+			_, err := s.Endpoints().Get(t.Context(), "")
+			return err
+		},
+		"a template": func() error { return s.Templates().Delete(t.Context(), "") },
+	} {
+		if err := call(); !errors.Is(err, client.ErrNoID) || client.IsNotFound(err) {
+			t.Errorf("%s: got %v, want ErrNoID", name, err)
+		}
+	}
+	if n := len(s.requests()); n != 0 {
+		t.Errorf("got %d requests, want none", n)
+	}
+}
