@@ -92,7 +92,7 @@ func TestBadInput(t *testing.T) {
 		"an endpoint with wildcard": {"POST", "/*/run", 404, "endpoint_not_found", "no such endpoint"},
 		"a reserved endpoint":       {"GET", "/env/health", 404, "endpoint_not_found", "no such endpoint"},
 		"unknown endpoint's purge":  {"POST", "/nobody/purge-queue", 404, "endpoint_not_found", "no such endpoint"},
-		"no such operation":         {"POST", "/ep/runner", 404, "not_found", "no such route"},
+		"no such operation":         {"POST", "/ep/runner", 404, "route_not_found", "no such route"},
 		"run with GET":              {"GET", "/ep/run", 405, "method_not_allowed", "method"},
 		"health with POST":          {"POST", "/ep/health", 405, "method_not_allowed", "method"},
 		"status with DELETE":        {"DELETE", "/ep/status/" + id, 405, "method_not_allowed", "method"},

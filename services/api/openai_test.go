@@ -182,7 +182,7 @@ func TestWhatIsRefusedHasOpenAIsShape(t *testing.T) {
 	}
 	wantOpenAIError(t, s.ask("POST", chatPath, "{\"user\":\"Caf\xe9\"}"), 400, "invalid_request_error", "invalid_request")
 	wantOpenAIError(t, s.ask("POST", "/nobody/openai/v1/embeddings", `{}`), 404, "invalid_request_error", "endpoint_not_found")
-	wantOpenAIError(t, s.ask("POST", "/ep/openai/", `{}`), 404, "invalid_request_error", "not_found")
+	wantOpenAIError(t, s.ask("POST", "/ep/openai/", `{}`), 404, "invalid_request_error", "route_not_found")
 	wantOpenAIError(t, s.ask("DELETE", "/ep/openai/v1/responses/x", ``), 405, "invalid_request_error", "method_not_allowed")
 	wantOpenAIError(t, s.ask("POST", chatPath, strings.Repeat(" ", 20<<20+1)), 413, "invalid_request_error", "body_too_large")
 	wantOpenAIError(t, s.ask("POST", chatPath, strings.Repeat(" ", 21<<20)), 413, "invalid_request_error", "body_too_large")

@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -54,10 +55,14 @@ func TestAnOpenPageIsNotLiveWithoutWhatItShows(t *testing.T) {
 	t.Parallel()
 	var status atomic.Int64
 	api := apiOf(t, func(w http.ResponseWriter, r *http.Request) {
+		answer := "{}"
 		if strings.HasPrefix(r.URL.Path, "/v2/") {
+			if status.Load() == http.StatusNotFound {
+				answer = `{"code":"endpoint_not_found"}`
+			}
 			w.WriteHeader(int(status.Load()))
 		}
-		_, _ = w.Write([]byte("{}"))
+		_, _ = io.WriteString(w, answer)
 	}, client.WithPatience(0))
 	s, err := New(Config{}, Deps{Sessions: &registry.Sessions{}, Actions: newActions(t), Connect: func(string) (API, error) { return API{api, api}, nil }})
 	if err != nil {

@@ -28,6 +28,8 @@ const (
 	CodeJobFinished      = "job_finished"
 	// CodeIdempotencyMismatch: the IdempotencyKey was used for another request.
 	CodeIdempotencyMismatch = "idempotency_mismatch"
+	// CodeRouteNotFound: the address is that of no route of this process.
+	CodeRouteNotFound = "route_not_found"
 )
 
 // Error is an answer of the server that is not a success.
@@ -63,10 +65,11 @@ func (e *Error) Temporary() bool {
 }
 
 // IsNotFound reports whether err says that the job, endpoint or key does not
-// exist, or no longer does.
+// exist, or no longer does. A 404 at a wrong address, of a Flightline without the route or
+// of another program, says nothing about it.
 func IsNotFound(err error) bool {
 	var e *Error
-	return errors.As(err, &e) && e.Status == http.StatusNotFound
+	return errors.As(err, &e) && e.Status == http.StatusNotFound && e.Code != "" && e.Code != CodeRouteNotFound
 }
 
 // refusalOf is the error of an answer that is not a success.

@@ -58,6 +58,14 @@ func TestARefusalIsAnErrorWithItsReason(t *testing.T) {
 			client.Error{Status: 500, RequestID: "p1"},
 			"Internal Server Error (HTTP 500, request p1)",
 		},
+		"the 404 of another program": {
+			answer{status: 404, body: `<html>`}, client.Error{Status: 404}, "Not Found (HTTP 404)",
+		},
+		"a route of another process": {
+			answer{status: 404, body: `{"error":"no such route","code":"route_not_found","requestId":"r1"}`},
+			client.Error{Status: 404, Code: client.CodeRouteNotFound, Message: "no such route", RequestID: "r1"},
+			"no such route (HTTP 404, route_not_found)",
+		},
 		"a redirect is not followed": {
 			answer{status: 302, header: map[string]string{"Location": "/elsewhere"}},
 			client.Error{Status: 302},
@@ -78,7 +86,7 @@ func TestARefusalIsAnErrorWithItsReason(t *testing.T) {
 			if got.Error() != test.text {
 				t.Errorf("got %q, want %q", got, test.text)
 			}
-			if client.IsNotFound(err) != (test.want.Status == 404) {
+			if client.IsNotFound(err) != (test.want.Code == client.CodeJobNotFound) {
 				t.Errorf("got IsNotFound %v", client.IsNotFound(err))
 			}
 			if n := len(s.requests()); n != 1 {

@@ -54,7 +54,7 @@ func TestAHeaderThatCannotBeSentIsRefusedAtOnce(t *testing.T) {
 }
 
 func TestACallWithoutAnIDIsRefusedAtOnce(t *testing.T) {
-	s := serve(t, answer{status: 404, body: `{"error":"no such route","code":"not_found"}`})
+	s := serve(t, answer{status: 404, body: `{"error":"no such route","code":"route_not_found"}`})
 	for name, call := range map[string]func() error{
 		"a submission": func() error {
 			_, err := s.Run(t.Context(), "", client.Request{Input: struct{}{}})

@@ -128,7 +128,7 @@ func TestStreamEndsWithAnError(t *testing.T) {
 	}{
 		"no such job":       {[]turn{{status: 404, text: `{"error":"no such job","code":"job_not_found"}`, ends: true}}, 0, notFound, 1},
 		"expired meanwhile": {[]turn{{text: chunk(1) + "event: gone\ndata: {\"id\":\"j1\"}\n\n", ends: true}}, 0, notFound, 1},
-		"gone for good":     {[]turn{{text: chunk(1)}, {status: 404, text: `{}`, ends: true}}, 0, notFound, 2},
+		"gone for good":     {[]turn{{text: chunk(1)}, {status: 404, text: `{"error":"no such job","code":"job_not_found"}`, ends: true}}, 0, notFound, 2},
 		"no patience":       {[]turn{{text: chunk(1)}}, -1, unreachable, 1},
 		"never there":       {[]turn{{}}, 0, unreachable, 1},
 		"a strange id":      {[]turn{{text: "id: x\ndata: 1\n\n", ends: true}}, 0, func(err error) bool { return err != nil }, 1},

@@ -14,7 +14,7 @@ import (
 func TestWaitReturnsWhenTheJobHasEnded(t *testing.T) {
 	t.Parallel()
 	queued, done := ok(`{"id":"j1","status":"IN_QUEUE"}`), ok(`{"id":"j1","status":"COMPLETED"}`)
-	noRoute := answer{status: 404, body: `{"error":"no such path","code":"not_found"}`}
+	noRoute := answer{status: 404, body: `{"error":"no such path","code":"route_not_found"}`}
 	tests := map[string]struct {
 		script []answer
 		want   []string // the paths asked for

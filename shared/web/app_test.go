@@ -25,12 +25,12 @@ func TestRoutingErrorsAreJSON(t *testing.T) {
 		method, path string
 		code         web.Code
 	}{
-		"no route":       {"GET", "/nowhere", web.NotFound},
-		"markup":         {"GET", "/<script>", web.NotFound},
+		"no route":       {"GET", "/nowhere", web.RouteNotFound},
+		"markup":         {"GET", "/<script>", web.RouteNotFound},
 		"wrong method":   {"GET", "/thing/1", web.MethodNotAllowed},
 		"no such method": {"BREW", "/thing/1", web.MethodNotAllowed},
-		"neither":        {"BREW", "/nowhere", web.NotFound},
-		"case matters":   {"POST", "/Thing/1", web.NotFound},
+		"neither":        {"BREW", "/nowhere", web.RouteNotFound},
+		"case matters":   {"POST", "/Thing/1", web.RouteNotFound},
 	}
 	for name, tc := range tests {
 		got := do(t, request(t, tc.method, base+tc.path, nil))

@@ -36,7 +36,8 @@ const (
 	Unauthorized     Code = "unauthorized"       // 401: no key, an unknown one, or one without the permission
 	JobNotFound      Code = "job_not_found"      // 404: never submitted, expired, or past its retention
 	EndpointNotFound Code = "endpoint_not_found" // 404
-	NotFound         Code = "not_found"          // 404: no such route, or no such thing beneath /v1
+	NotFound         Code = "not_found"          // 404: no such thing beneath /v1
+	RouteNotFound    Code = "route_not_found"    // 404: the address is that of no route, or of one of another process
 	MethodNotAllowed Code = "method_not_allowed" // 405
 	PodNotFound      Code = "pod_not_found"      // 404: never made, or gone for a day
 	PodConflict      Code = "pod_conflict"       // 409: its status, its lock or its owner does not allow it
@@ -55,7 +56,7 @@ const (
 var statusOf = map[Code]int{
 	InvalidRequest: http.StatusBadRequest, JobFinished: http.StatusBadRequest, NotRetryable: http.StatusBadRequest,
 	Unauthorized: http.StatusUnauthorized,
-	JobNotFound:  http.StatusNotFound, EndpointNotFound: http.StatusNotFound, NotFound: http.StatusNotFound,
+	JobNotFound:  http.StatusNotFound, EndpointNotFound: http.StatusNotFound, NotFound: http.StatusNotFound, RouteNotFound: http.StatusNotFound,
 	MethodNotAllowed: http.StatusMethodNotAllowed, RequestTimeout: http.StatusRequestTimeout, BodyTooLarge: http.StatusRequestEntityTooLarge,
 	PodNotFound: http.StatusNotFound, PodConflict: http.StatusConflict, InUse: http.StatusConflict,
 	EndpointExists: http.StatusConflict, EndpointBusy: http.StatusConflict,
@@ -184,7 +185,7 @@ func detail(err error, code Code) Error {
 func answerOfFiber(err *fiber.Error) Error {
 	switch err.Code {
 	case http.StatusNotFound:
-		return Error{NotFound, noRouteText}
+		return Error{RouteNotFound, noRouteText}
 	case http.StatusMethodNotAllowed:
 		return Error{MethodNotAllowed, "the route does not take this method"}
 	case http.StatusRequestEntityTooLarge:
@@ -299,7 +300,7 @@ func answerError(log *slog.Logger, roles []string) fiber.ErrorHandler {
 	failures := newFailureLog(log)
 	return func(c *fiber.Ctx, err error) error {
 		a := answerOf(err)
-		if a.Text == noRouteText && len(roles) > 0 {
+		if a.Code == RouteNotFound && len(roles) > 0 {
 			a.Text += " in this process, which serves " + strings.Join(roles, ", ")
 		}
 		status := a.Code.Status()

@@ -119,6 +119,7 @@ func TestErrorTable(t *testing.T) {
 		"locked pod":           {fmt.Errorf("stop: %w", pod.ErrLocked), web.PodConflict, "locked"},
 		"used":                 {web.Errorf(web.InUse, "a pod uses it"), web.InUse, "uses it"},
 		"nothing":              {registry.ErrNotFound, web.NotFound, "not found"},
+		"no route":             {fiber.ErrNotFound, web.RouteNotFound, "no such route"},
 		"taken":                {endpoint.ErrExists, web.EndpointExists, "exists"},
 		"busy":                 {endpoint.ErrBusy, web.EndpointBusy, "force=true"},
 		"queue missing":        {fmt.Errorf("x: %w: %w", &bus.MissingError{Stream: "JOBS_ep", Doing: "read JOBS_ep"}, secret), web.Unavailable, "the stream JOBS_ep is missing"},
