@@ -1,9 +1,12 @@
 package console
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/chromedp/chromedp"
 
 	"flightline/shared/client"
 	"flightline/shared/job"
@@ -162,6 +165,36 @@ func walkJob(t *testing.T, s *site) {
 	p.reads("#notice", "IN_QUEUE")
 	p.reads("#job-events", "job.queued")
 	p.holds("it failed again", func() bool { return strings.Contains(p.text("#job-timeline"), "attempt 2, run 1") })
+}
+
+// submissions notes of each form that is sent whether the page prevents it, and sends none.
+const submissions = `(() => {
+	window.prevented = [];
+	document.addEventListener("submit", (e) => { window.prevented.push(e.defaultPrevented); e.preventDefault() });
+})()`
+
+// A form that is on its way is not sent again, also after a live update has replaced it.
+func walkSentOnce(t *testing.T, s *site) {
+	s.endpoint(t, client.EndpointSpec{ID: "once"})
+	s.work(t, "once", "once-1", 1)
+	id := s.run(t, "once", order{Fail: "no memory"}, "")
+	s.ended(t, "once", id)
+	p := s.signIn(t, s.key)
+	p.visit("/ui/e/once/jobs/" + string(id))
+	p.reads("#job-head", "no memory")
+	p.reads("#live-state", "live")
+	if _, err := eval[chromedp.Void](p, submissions); err != nil {
+		t.Fatal(err)
+	}
+	p.clickText("#job-head", "Retry")
+	if _, err := s.client.Retry(t.Context(), "once", id); err != nil { // what the form does on its way
+		t.Fatal(err)
+	}
+	p.holds("it failed again", func() bool { return strings.Contains(p.text("#job-timeline"), "attempt 2, run 1") })
+	p.clickText("#job-head", "Retry")
+	if got, err := eval[[]bool](p, "window.prevented"); err != nil || !slices.Equal(got, []bool{false, true}) {
+		t.Errorf("got %v, %v, want the second one prevented", got, err)
+	}
 }
 
 // command opens what was typed in the palette, or does it.

@@ -33,6 +33,7 @@ var screens = []struct {
 	{"endpoint", walkEndpoint},
 	{"jobs", walkJobs},
 	{"job", walkJob},
+	{"sent once", walkSentOnce},
 	{"rate", walkRate},
 	{"stream", walkStream},
 	{"playground", walkTry},

@@ -88,13 +88,15 @@ function showBusy() {
 
 /** A form is sent once, and a bar shows that it takes long. */
 function startForms() {
+  /** What is on its way; a live update may put another element in the place of its form. @type {Set<string>} */
+  const sent = new Set();
+  addEventListener("pageshow", () => sent.clear());
   document.addEventListener("submit", (e) => {
     const form = /** @type {HTMLFormElement} */ (e.target);
-    if (e.defaultPrevented || form.dataset.sent) { e.preventDefault(); return; }
+    const what = form.action + " " + [...new FormData(form)].join();
+    if (e.defaultPrevented || sent.has(what)) { e.preventDefault(); return; }
     showBusy();
-    if (form.method !== "post") return;
-    form.dataset.sent = "yes";
-    addEventListener("pageshow", () => delete form.dataset.sent, { once: true });
+    if (form.method === "post") sent.add(what);
   });
 }
 
