@@ -66,10 +66,10 @@ func (e *Error) Temporary() bool {
 
 // IsNotFound reports whether err says that the job, endpoint or key does not
 // exist, or no longer does. A 404 at a wrong address, of a Flightline without the route or
-// of another program, says nothing about it.
+// of a program that gives no reason, says nothing about it.
 func IsNotFound(err error) bool {
 	var e *Error
-	return errors.As(err, &e) && e.Status == http.StatusNotFound && e.Code != "" && e.Code != CodeRouteNotFound
+	return errors.As(err, &e) && e.Status == http.StatusNotFound && e.Code+e.Message != "" && e.Code != CodeRouteNotFound
 }
 
 // refusalOf is the error of an answer that is not a success.

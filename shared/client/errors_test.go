@@ -61,6 +61,9 @@ func TestARefusalIsAnErrorWithItsReason(t *testing.T) {
 		"the 404 of another program": {
 			answer{status: 404, body: `<html>`}, client.Error{Status: 404}, "Not Found (HTTP 404)",
 		},
+		"a missing job, as RunPod says it": {
+			answer{status: 404, body: `{"error":"no such job"}`}, client.Error{Status: 404, Message: "no such job"}, "no such job (HTTP 404)",
+		},
 		"a route of another process": {
 			answer{status: 404, body: `{"error":"no such route","code":"route_not_found","requestId":"r1"}`},
 			client.Error{Status: 404, Code: client.CodeRouteNotFound, Message: "no such route", RequestID: "r1"},
@@ -86,7 +89,7 @@ func TestARefusalIsAnErrorWithItsReason(t *testing.T) {
 			if got.Error() != test.text {
 				t.Errorf("got %q, want %q", got, test.text)
 			}
-			if client.IsNotFound(err) != (test.want.Code == client.CodeJobNotFound) {
+			if client.IsNotFound(err) != (test.want.Message == "no such job") {
 				t.Errorf("got IsNotFound %v", client.IsNotFound(err))
 			}
 			if n := len(s.requests()); n != 1 {
