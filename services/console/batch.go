@@ -56,8 +56,10 @@ type runner struct {
 	ids     []job.ID
 	// list returns the next jobs of the action's Filter; over says that they are the last ones.
 	list func(ctx context.Context) (ids []job.ID, over bool, err error)
-	// actOnce acts on a job. again says that this may have been done before.
-	actOnce func(ctx context.Context, id job.ID, again bool) error
+	// began is when the jobs of the action were stored, by the server's clock; run reads it.
+	began time.Time
+	// actOnce acts on a job. again says that this may have been done before, since began.
+	actOnce func(ctx context.Context, id job.ID, again bool, began time.Time) error
 	// durable is that of Deps.
 	durable func(ctx context.Context, stream string) error
 }
@@ -82,12 +84,12 @@ func (v *visit) begin(endpoint, what string, ids []job.ID, filter string) (strin
 	case err != nil:
 		return "", err
 	}
-	return v.work(a, ids, time.Time{})
+	return v.work(a, ids)
 }
 
-// work has Run work on an action that began then.
-func (v *visit) work(a *registry.Action, ids []job.ID, began time.Time) (string, error) {
-	r := &runner{actions: v.s.deps.Actions, action: a, ids: ids, list: listPatiently(v.api, a), actOnce: actOnce(v.api, a, began), durable: v.s.deps.Durable}
+// work has Run work on an action.
+func (v *visit) work(a *registry.Action, ids []job.ID) (string, error) {
+	r := &runner{actions: v.s.deps.Actions, action: a, ids: ids, list: listPatiently(v.api, a), actOnce: actOnce(v.api, a), durable: v.s.deps.Durable}
 	if !v.s.start(v.ctx, r.run) {
 		return "", v.ctx.Err()
 	}
@@ -125,14 +127,13 @@ func listPatiently(api *client.Client, a *registry.Action) func(context.Context)
 }
 
 // actOnce cancels or retries a job. A cancelled job may be cancelled again. A job that may
-// have been retried is only retried if it has not ended since the action began; the zero time
-// means that this is not known, and that it has to be FAILED or TIMED_OUT yet.
-func actOnce(api *client.Client, a *registry.Action, began time.Time) func(context.Context, job.ID, bool) error {
+// have been retried is only retried if it has not ended since the action began.
+func actOnce(api *client.Client, a *registry.Action) func(context.Context, job.ID, bool, time.Time) error {
 	act := api.Cancel
 	if a.What == "retry" {
 		act = api.Retry
 	}
-	return func(ctx context.Context, id job.ID, again bool) error {
+	return func(ctx context.Context, id job.ID, again bool, began time.Time) error {
 		return actPatiently(ctx, func() error {
 			if again && a.What == "retry" {
 				x, err := api.Explain(ctx, a.Endpoint, id)
@@ -149,7 +150,7 @@ func actOnce(api *client.Client, a *registry.Action, began time.Time) func(conte
 
 // isRetried reports whether a job that had failed by then has been retried since.
 func isRetried(x *client.Explanation, then time.Time) bool {
-	return !x.Status.Retryable() || !then.IsZero() && x.Finished.After(then)
+	return !x.Status.Retryable() || x.Finished.After(then)
 }
 
 // run lists the jobs of the action, if they are not, and acts on each that is not settled, until
@@ -157,6 +158,10 @@ func isRetried(x *client.Explanation, then time.Time) bool {
 func (r *runner) run(ctx context.Context) {
 	a := r.action
 	if a.Filter != "" && r.listAll(ctx) != nil {
+		r.giveUp(ctx)
+		return
+	}
+	if r.readBegan(ctx) != nil {
 		r.giveUp(ctx)
 		return
 	}
@@ -183,6 +188,14 @@ func (r *runner) run(ctx context.Context) {
 		return
 	}
 	r.giveUp(ctx)
+}
+
+// readBegan reads when the jobs of the action were stored.
+func (r *runner) readBegan(ctx context.Context) error {
+	return r.storing(ctx, func() (err error) {
+		_, r.began, err = r.actions.Jobs(ctx, r.action.ID)
+		return err
+	})
 }
 
 // giveUp stores that nobody works on the action.
@@ -243,7 +256,7 @@ func (r *runner) claim(ctx context.Context) error {
 // storing calls store until it succeeds, ctx ends or the error is a final one.
 func (r *runner) storing(ctx context.Context, store func() error) error {
 	return retry.Do(ctx, retry.Every(actRetryDelay), func(err error) bool {
-		return !errors.Is(err, registry.ErrConflict) && !errors.Is(err, registry.ErrInvalid)
+		return !errors.Is(err, registry.ErrConflict) && !errors.Is(err, registry.ErrInvalid) && !errors.Is(err, registry.ErrNotFound)
 	}, store)
 }
 
@@ -283,7 +296,7 @@ func (r *runner) chunk(ctx context.Context, ids []job.ID, again bool) (chunkCoun
 		g.SetLimit(batchConcurrency)
 		for _, id := range ids {
 			g.Go(func() error {
-				err := r.actOnce(ctx, id, again)
+				err := r.actOnce(ctx, id, again, r.began)
 				mu.Lock()
 				defer mu.Unlock()
 				counts.add(err)
@@ -381,9 +394,8 @@ func continueBatch(v *visit) (string, error) {
 		return batchPath(a), nil // another click was first
 	}
 	var ids []job.ID
-	var began time.Time
 	if a.Filter == "" {
-		ids, began, err = v.s.deps.Actions.Jobs(v.ctx, a.ID)
+		ids, _, err = v.s.deps.Actions.Jobs(v.ctx, a.ID)
 	}
 	if errors.Is(err, registry.ErrNotFound) {
 		return "", &pageError{status: http.StatusConflict, text: "The action is too old to be continued. Select the jobs again."}
@@ -398,5 +410,5 @@ func continueBatch(v *visit) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return v.work(a, ids, began)
+	return v.work(a, ids)
 }

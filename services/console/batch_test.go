@@ -48,7 +48,10 @@ func newActed(after int) *acted {
 	return &acted{after: after, reached: make(chan struct{}), calls: map[job.ID]int{}, again: map[job.ID]bool{}}
 }
 
-func (a *acted) act(ctx context.Context, id job.ID, again bool) error {
+func (a *acted) act(ctx context.Context, id job.ID, again bool, began time.Time) error {
+	if began.IsZero() {
+		return errors.New("the time at which the action began is missing")
+	}
 	a.mu.Lock()
 	a.calls[id]++
 	a.again[id] = again
@@ -281,15 +284,19 @@ func TestARetryIsNotRepeated(t *testing.T) {
 // neither done once more nor counted as refused.
 func TestARetryWithoutAnOutcome(t *testing.T) {
 	t.Parallel()
+	began := time.Now().UTC()
 	for name, tc := range map[string]struct {
-		after  job.Status // the first one
-		broken bool       // the connection was
-		want   int
+		after    job.Status    // the first one
+		finished time.Duration // after the action began
+		broken   bool          // the connection was
+		want     int
 	}{
-		"503, and it is done":           {job.InQueue, false, 1},
-		"503, and it is not done":       {job.Failed, false, 2},
-		"no answer, and it is done":     {job.InQueue, true, 1},
-		"no answer, and it is not done": {job.Failed, true, 2},
+		"503, and it is done":                        {job.InQueue, 0, false, 1},
+		"503, and it is not done":                    {job.Failed, -time.Second, false, 2},
+		"no answer, and it is done":                  {job.InQueue, 0, true, 1},
+		"no answer, and it is not done":              {job.Failed, -time.Second, true, 2},
+		"503, it is done and has failed again":       {job.Failed, time.Second, false, 1},
+		"no answer, it is done and has failed again": {job.Failed, time.Second, true, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -307,10 +314,10 @@ func TestARetryWithoutAnOutcome(t *testing.T) {
 				default:
 					retries, status = retries+1, job.InQueue
 				}
-				_ = json.NewEncoder(w).Encode(map[string]any{"id": "job", "status": status})
+				_ = json.NewEncoder(w).Encode(map[string]any{"id": "job", "status": status, "finishedAt": began.Add(tc.finished)})
 			}, client.WithPatience(0))
-			act := actOnce(api, &registry.Action{Endpoint: "ep", What: "retry"}, time.Time{})
-			if err := act(t.Context(), "job", false); err != nil || retries != tc.want {
+			act := actOnce(api, &registry.Action{Endpoint: "ep", What: "retry"})
+			if err := act(t.Context(), "job", false, began); err != nil || retries != tc.want {
 				t.Errorf("got %d retries, %v, want %d", retries, err, tc.want)
 			}
 		})
