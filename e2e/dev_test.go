@@ -263,8 +263,8 @@ func TestRolesServeAgainstANATSThatRunsElsewhere(t *testing.T) {
 	if got := s.OK("runsync", "far", "{}", "--url", apiURL); !strings.Contains(got, "COMPLETED") {
 		t.Errorf("got %q, want a completed job", got)
 	}
-	if code, _, _ := s.Run("endpoint", "list", "--url", apiURL); code != 4 {
-		t.Errorf("control at the api: got code %d, want 4", code)
+	if code, _, errs := s.Run("endpoint", "list", "--url", apiURL); code != 1 || !strings.Contains(errs, "route_not_found") {
+		t.Errorf("control at the api: got code %d and %q, want 1 and route_not_found", code, errs)
 	}
 	for _, args := range [][]string{{"serve"}, {"serve", "nothing"}, {"serve", "api", "--replicas", "2"}} {
 		if code, _, errs := s.Run(args...); code != 2 {
