@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"flightline/shared/job"
 	"flightline/shared/record"
 	"flightline/shared/retry"
+	"flightline/shared/telemetry"
 	"flightline/streams"
 )
 
@@ -178,9 +180,10 @@ func (s *Store) Consume(ctx context.Context, each func(*Task)) error {
 	var removing sync.WaitGroup
 	removing.Go(func() { s.removeLeftovers(ctx) })
 	defer removing.Wait()
+	outage := telemetry.NewOutageLog()
 	for ctx.Err() == nil {
 		if err := s.consume(ctx, each); err != nil && ctx.Err() == nil {
-			s.log.WarnContext(ctx, "webhook tasks are not read, trying again", "err", err)
+			outage.Warn(ctx, s.log, "webhook tasks are not read, trying again", slog.Any("err", err))
 		}
 		_ = retry.Sleep(ctx, consumeRetryDelay) // the loop sees the end of ctx
 	}
