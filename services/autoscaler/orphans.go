@@ -65,11 +65,11 @@ func jobsHeldBy(workers []registry.Worker) map[job.ID]bool {
 	return jobs
 }
 
-// lastWorkerEnded reports whether none of the endpoint's workers lives, and the driver of one
-// saw it end a moment ago: nobody can name a job then.
+// lastWorkerEnded reports whether none of the endpoint's workers lives, and one of its fleet
+// ended a moment ago: nobody can name a job then, nor what that worker gave back as it ended.
 func lastWorkerEnded(workers []registry.Worker, pods []pod.Pod, now time.Time) bool {
 	return len(workers) == 0 && slices.ContainsFunc(pods, func(p pod.Pod) bool {
-		return now.Sub(p.Gone).Abs() < unnamedTimeout // it is far ahead if the clock was set back
+		return p.Status != pod.Running && now.Sub(p.Changed).Abs() < unnamedTimeout // it is far ahead if the clock was set back
 	})
 }
 

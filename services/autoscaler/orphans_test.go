@@ -200,29 +200,31 @@ func TestAnOutageForgetsWhichJobsWereUnnamed(t *testing.T) {
 	}
 }
 
-// Nothing has to be waited for once the driver has seen that the last worker ended: a
-// heartbeat may not have named what it had.
+// Nothing has to be waited for once the last worker has ended: a heartbeat may not have named
+// what it had, or it gave that back as it ended.
 func TestTheLastWorkersEndAsksForAnotherAtOnce(t *testing.T) {
 	s := newEnv(t)
 	e := s.endpoint("ep")
 	s.submit(e, false)
 	s.take(e, "ep-0-1")
-	now, drains := s.queue.Now(), registry.Worker{ID: "ep-1-1"}
+	now := s.queue.Now()
 	for name, tt := range map[string]struct {
-		gone    time.Time
+		status  pod.Status
+		changed time.Time
 		workers []registry.Worker
 		want    int
 	}{
-		"at once":                    {gone: now, want: 1},
-		"a moment ago":               {gone: now.Add(1 - unnamedTimeout), want: 1},
-		"others may have come since": {gone: now.Add(-unnamedTimeout)},
-		"the clock was set back":     {gone: now.Add(time.Hour)},
-		"it left nothing":            {},
-		"another lives":              {gone: now, workers: []registry.Worker{drains}},
+		"at once":                    {status: pod.Exited, changed: now, want: 1},
+		"as it was not needed":       {status: pod.Terminated, changed: now, want: 1},
+		"a moment ago":               {status: pod.Exited, changed: now.Add(1 - unnamedTimeout), want: 1},
+		"others may have come since": {status: pod.Exited, changed: now.Add(-unnamedTimeout)},
+		"the clock was set back":     {status: pod.Exited, changed: now.Add(time.Hour)},
+		"it begins":                  {status: pod.Running, changed: now},
+		"another lives":              {status: pod.Exited, changed: now, workers: []registry.Worker{{ID: "ep-1-1"}}},
 	} {
 		v := &view{
 			now: now, workersOf: map[string][]registry.Worker{"ep": tt.workers},
-			fleets: map[string][]pod.Pod{"ep": {{ID: "ep-0-1", Endpoint: "ep", Gone: tt.gone}}},
+			fleets: map[string][]pod.Pod{"ep": {{ID: "ep-0-1", Endpoint: "ep", Status: tt.status, Changed: tt.changed}}},
 		}
 		got, err := s.leader().orphans(t.Context(), v, e, &endpointState{}, queue.Stats{Running: 1})
 		if err != nil || got.count != tt.want {
