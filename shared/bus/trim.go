@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/shared/retry"
+	"flightline/shared/telemetry"
 )
 
 // trimInterval is the pause between two looks at the size of a log.
@@ -20,11 +21,12 @@ func KeepTrimmed(ctx context.Context, log *slog.Logger, name string, maxBytes in
 	if maxBytes <= 0 {
 		return
 	}
+	outage := telemetry.NewOutageLog()
 	for {
 		removed, err := trim(ctx, maxBytes)
 		switch {
 		case err != nil && ctx.Err() == nil:
-			log.WarnContext(ctx, "the size of a log was not looked at", "log", name, "err", err)
+			outage.Warn(ctx, log, "the size of a log was not read", slog.String("log", name), slog.Any("err", err))
 		case removed > 0:
 			log.WarnContext(ctx, "the oldest messages of a log were removed: it has reached its size", "log", name, "messages", removed, "max_bytes", maxBytes)
 		}

@@ -1,8 +1,14 @@
 package bus_test
 
 import (
+	"bytes"
+	"context"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -49,6 +55,24 @@ func TestTrim(t *testing.T) {
 	if _, err := bus.Trim(t.Context(), b.JS, "MISSING", 1, none); err == nil {
 		t.Error("no such stream: got no error")
 	}
+}
+
+// While NATS is away, the size is tried every 5 s, and a line a minute is logged.
+func TestKeepTrimmedOfAnOutageLogsALineAMinute(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute-time.Second)
+		defer cancel()
+		tried := 0
+		var out bytes.Buffer
+		bus.KeepTrimmed(ctx, slog.New(slog.NewTextHandler(&out, nil)), "events", 1, func(context.Context, int64) (uint64, error) {
+			tried++
+			return 0, bus.ErrUnavailable
+		})
+		if lines := strings.Count(out.String(), "\n"); tried < 30 || lines != 3 || !strings.Contains(out.String(), "not_logged=11") {
+			t.Errorf("got %d tries and %d lines, want 3: %s", tried, lines, out.String())
+		}
+	})
 }
 
 // Most sequences of a stream may have no message any more, as those of dead letters that

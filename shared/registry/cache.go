@@ -15,6 +15,7 @@ import (
 
 	"flightline/shared/bus"
 	"flightline/shared/retry"
+	"flightline/shared/telemetry"
 )
 
 const (
@@ -201,12 +202,13 @@ func (c *cache[T]) stored(e entry[T], err error) (T, error) {
 
 // run keeps the cache up to date until ctx ends.
 func (c *cache[T]) run(ctx context.Context) error {
+	outage := telemetry.NewOutageLog()
 	for {
 		err := c.follow(ctx)
 		if retry.Sleep(ctx, watchPause) != nil {
 			return nil //nolint:nilerr // ctx has ended, as it may
 		}
-		c.log.WarnContext(ctx, "registry watch ended, starting again", "bucket", c.table.bucket, "err", err)
+		outage.Warn(ctx, c.log, "registry watch ended, starting again", slog.String("bucket", c.table.bucket), slog.Any("err", err))
 	}
 }
 
