@@ -31,9 +31,9 @@ const Schema = 6
 // endpoints, without which nothing can start.
 const schemaKey = "flightline.schema"
 
-// ErrSchema means that the bus was written by a newer program. The error that
+// ErrSchema means that a newer program wrote the bus, or the backup. The error that
 // wraps it names both versions.
-var ErrSchema = errors.New("streams: the bus has a newer schema than this program")
+var ErrSchema = errors.New("streams: the schema is newer than this program")
 
 // upgrade leads from the schema from to this one. Apply makes what is missing; only what
 // has to be moved is done here. It may run twice, also in several processes at once, and

@@ -109,7 +109,7 @@ func numbers(version string) []int {
 func (x *checker) account(ctx context.Context) bool {
 	info, err := x.js.AccountInfo(ctx)
 	if err != nil {
-		x.add("jetstream", Fail, err.Error(), "enable JetStream for this account, and let this user ask for $JS.API.INFO")
+		x.add("jetstream", Fail, err.Error(), "enable JetStream for this account, and let this user ask for $JS.API.INFO; of a cluster, more than half of the nodes must be up")
 		return false
 	}
 	x.checkLimits(info)

@@ -26,10 +26,10 @@ import (
 // endpoints is about 80 MB.
 const maxListing = 256 << 20
 
-// Verify reads all of a backup and returns its manifest, or an ErrArchive if a
-// file is missing, cut off or changed, is no plain file, was made by a newer
-// program, or holds what this version would not have written: another stream,
-// setting or subject. It writes nothing and ends with ctx.
+// Verify reads all of a backup and returns its manifest, streams.ErrSchema if a newer
+// program made it, or an ErrArchive if a file is missing, cut off or changed, is no plain
+// file, has another format, or holds what this version would not have written: another
+// stream, setting or subject. It writes nothing and ends with ctx.
 func Verify(ctx context.Context, dir string) (Manifest, error) {
 	if err := plainFiles(dir); err != nil {
 		return Manifest{}, err
@@ -46,7 +46,7 @@ func Verify(ctx context.Context, dir string) (Manifest, error) {
 		return m, fmt.Errorf("%w: %s has no sum", ErrArchive, manifestFile)
 	}
 	if err := streams.CheckSchema(m.Schema); err != nil {
-		return m, err
+		return m, fmt.Errorf("read the backup in %s: %w", dir, err)
 	}
 	seen := map[string]bool{}
 	for _, c := range m.Streams {

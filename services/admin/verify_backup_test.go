@@ -244,6 +244,20 @@ func TestAForgedBackupIsRefusedByName(t *testing.T) {
 	}
 }
 
+// A backup that a newer program made is whole, and another program can restore it.
+func TestVerifyOfANewerBackupNamesItAndBothSchemas(t *testing.T) {
+	t.Parallel()
+	good, _ := backup(t, applied(t))
+	f := forge(t, good)
+	f.manifest(func(m, _ map[string]any) { m["schema"] = streams.Schema + 1 })
+	f.sums()
+	_, err := admin.Verify(t.Context(), f.dir)
+	want := fmt.Sprintf("read the backup in %s: %s: it has %d, this program knows %d", f.dir, streams.ErrSchema, streams.Schema+1, streams.Schema)
+	if !errors.Is(err, streams.ErrSchema) || errors.Is(err, admin.ErrArchive) || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
 // rename gives the copy of EVENTS another name.
 func (f *forged) rename(name string) {
 	f.t.Helper()
