@@ -24,11 +24,17 @@ const (
 	releaseRetryDelay  = 5 * time.Second
 )
 
+// podEnd is the end of one of a pod's starts.
+type podEnd struct {
+	pod   string
+	start int
+}
+
 // releaseEndedWorkers gives back the jobs of workers that a driver stopped on request, or saw
 // end, until ctx ends. Only the driver knows that they have ended, and it may not write
 // records of jobs. Every gateway does this; the record decides which is first.
 func (s *Service) releaseEndedWorkers(ctx context.Context) {
-	done := map[string]bool{} // pods
+	done := map[podEnd]bool{}
 	outage := telemetry.NewOutageLog()
 	for ctx.Err() == nil {
 		changed := s.registry.Pods.Changed()
@@ -46,24 +52,25 @@ func (s *Service) releaseEndedWorkers(ctx context.Context) {
 }
 
 // releaseJobsOfPods looks at all pods, also after one has failed.
-func (s *Service) releaseJobsOfPods(ctx context.Context, done map[string]bool) error {
+func (s *Service) releaseJobsOfPods(ctx context.Context, done map[podEnd]bool) error {
 	pods, err := s.registry.Pods.List(ctx)
 	if err != nil {
 		return err
 	}
 	var errs []error
-	there := map[string]bool{}
+	there := map[podEnd]bool{}
 	for _, p := range pods {
 		if p.Driver == "" || len(p.Cut) == 0 && p.Gone.IsZero() {
 			continue
 		}
-		if there[p.ID] = true; !done[p.ID] {
+		end := podEnd{p.ID, p.Starts}
+		if there[end] = true; !done[end] {
 			err := s.releaseJobsOf(ctx, p)
 			errs = append(errs, err)
-			done[p.ID] = err == nil
+			done[end] = err == nil
 		}
 	}
-	maps.DeleteFunc(done, func(id string, _ bool) bool { return !there[id] })
+	maps.DeleteFunc(done, func(end podEnd, _ bool) bool { return !there[end] })
 	return errors.Join(errs...)
 }
 

@@ -69,6 +69,35 @@ func TestJobsOfAWorkerThatCrashedWaitAgainAtOnceAndItCountsAsLost(t *testing.T) 
 	}
 }
 
+// Nobody may look while a pod is started again, as in an outage of the bus.
+func TestAPodThatEndedAgainBetweenTwoLooksGivesBackTheJobsOfItsLastStart(t *testing.T) {
+	s := newEnv(t)
+	g := s.gateway(Config{})
+	now := s.queue.Now().UTC()
+	must(t, s.registry.Pods.Create(t.Context(), pod.Pod{ID: "w1", Endpoint: "ep", Driver: pod.Process, Status: pod.Running, Created: now, Changed: now}))
+	id := s.submit()
+	w := s.worker("w1", g)
+	w.ping()
+	w.take()
+	g.stop()
+	move := func(by pod.Trigger, cut ...string) {
+		_, err := s.registry.Pods.Move(t.Context(), "w1", by, "x", now, func(p *pod.Pod) error {
+			p.Cut = cut
+			return nil
+		})
+		must(t, err)
+	}
+	done := map[podEnd]bool{}
+	move(pod.Exit, "a-job-before")
+	must(t, g.service.releaseJobsOfPods(t.Context(), done))
+	move(pod.Start)
+	move(pod.Exit, id)
+	must(t, g.service.releaseJobsOfPods(t.Context(), done))
+	if j := s.status(id); j.Status != job.InQueue || j.Lost != 0 {
+		t.Errorf("got %s, lost %d, want it to wait", j.Status, j.Lost)
+	}
+}
+
 // Its autoscaler may be away, and it may go on.
 func TestAWorkerThatNobodySawEndKeepsItsJobs(t *testing.T) {
 	s := newEnv(t)
