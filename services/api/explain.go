@@ -46,13 +46,14 @@ func (s *Service) explanation(ctx context.Context, e endpoint.Endpoint, id job.I
 	if x.decision, x.alive, err = s.decided(ctx, e); err != nil {
 		return x, err
 	}
-	pods, err := s.registry.Pods.List(ctx)
+	known, err := s.registry.Pods.Known(ctx)
 	if err != nil {
 		return x, err
 	}
+	pods := known.Of[e.ID]
 	x.holder, x.now = s.registry.Workers.Holder(&x.position.Job), s.queue.Now()
 	x.workers, x.failure = registry.CountWorkers(workers).States, lastFailure(pods, e, x.now)
-	x.starts, x.usualWake, x.pod = startsOf(pods, e.ID), pod.UsualWake(pods, e.ID), podOf(&x.position.Job, pods)
+	x.starts, x.usualWake, x.pod = startsOf(pods, e.ID), pod.UsualWake(pods, e.ID), known.Find(e.ID, x.position.Job.Worker)
 	token, err := s.registry.Tokens.Find(ctx, e.ID, x.position.Job.Worker)
 	if err != nil && !errors.Is(err, registry.ErrNotFound) { // native workers have none
 		return x, err
@@ -93,16 +94,6 @@ func lastFailure(pods []pod.Pod, e endpoint.Endpoint, now time.Time) *api.Worker
 		return nil
 	}
 	return &api.WorkerFailure{WorkerID: last.ID, At: api.FormatTime(last.Changed), Text: last.Change, Count: countFailures(pods, e, now)}
-}
-
-// podOf is the pod of the job's worker, the zero Pod if it is not on record.
-func podOf(j *job.Job, pods []pod.Pod) pod.Pod {
-	for _, p := range pods {
-		if p.ID == j.Worker && p.Endpoint == j.Endpoint {
-			return p
-		}
-	}
-	return pod.Pod{}
 }
 
 // explanation is all that is known about why a job stands where it does.

@@ -90,7 +90,7 @@ func TestTheColdStartOfAJob(t *testing.T) {
 		"its owner started it":  {ran, own, false},
 		"lost, and waits again": {waits, cold, false},
 	} {
-		got := coldStart(&tc.job, podOf(&tc.job, []pod.Pod{tc.pod}))
+		got := coldStart(&tc.job, registry.KnownPods{All: []pod.Pod{tc.pod}}.Find(tc.job.Endpoint, tc.job.Worker))
 		if (got != nil) != tc.cold {
 			t.Errorf("%s: got %+v, want one: %v", name, got, tc.cold)
 		}

@@ -91,7 +91,7 @@ func (s *Service) drained(ctx context.Context, all []registry.Worker) ([]registr
 // fleet are the workers that drivers run for the endpoint: those of all that it
 // has, and the pods that were not heard of yet.
 func (s *Service) fleet(ctx context.Context, e endpoint.Endpoint, all []registry.Worker) ([]registry.Worker, error) {
-	pods, err := s.registry.Pods.List(ctx)
+	pods, err := s.registry.Pods.Known(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -100,8 +100,8 @@ func (s *Service) fleet(ctx context.Context, e endpoint.Endpoint, all []registry
 		heard[w.ID] = w
 	}
 	var fleet []registry.Worker
-	for _, p := range pods {
-		if p.Endpoint != e.ID || p.Driver == "" || p.Driver == pod.External || p.Status != pod.Running {
+	for _, p := range pods.Of[e.ID] {
+		if p.Driver == "" || p.Driver == pod.External || p.Status != pod.Running {
 			continue
 		}
 		w, there := heard[p.ID]

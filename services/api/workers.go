@@ -48,16 +48,12 @@ func (s *Service) workers(ctx context.Context, c *fiber.Ctx) error {
 	if living, err = s.drained(ctx, living); err != nil {
 		return err
 	}
-	pods, err := s.registry.Pods.List(ctx)
+	pods, err := s.registry.Pods.Known(ctx)
 	if err != nil {
 		return err
 	}
-	podOf := make(map[string]pod.Pod, len(pods))
-	for _, p := range pods {
-		podOf[p.Endpoint+"/"+p.ID] = p
-	}
 	for _, w := range living {
-		v.Workers = append(v.Workers, livingOf(w, podOf[rankOf(w)]))
+		v.Workers = append(v.Workers, livingOf(w, pods.Find(w.Endpoint, w.ID)))
 	}
 	return c.JSON(v)
 }

@@ -157,7 +157,7 @@ func (a *agent) round(ctx context.Context) error {
 		return err
 	}
 	a.noteEnded(running)
-	pods, err := a.registry.Pods.List(within)
+	pods, err := a.registry.Pods.Known(within)
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func (a *agent) round(ctx context.Context) error {
 	for _, i := range running {
 		instances[i.PodID], live[i.PodID] = i, i.Running
 	}
-	for _, p := range pods {
+	for _, p := range pods.All {
 		if p.Driver != a.driver.Name() || p.Status != pod.Running {
 			continue
 		}

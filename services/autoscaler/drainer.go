@@ -107,9 +107,9 @@ func (a *agent) noteClosed(ctx context.Context, p pod.Pod) {
 
 // podsHere are the pods that should run here.
 func (a *agent) podsHere(ctx context.Context) ([]pod.Pod, error) {
-	pods, err := a.registry.Pods.List(ctx)
+	pods, err := a.registry.Pods.Known(ctx)
 	var mine []pod.Pod
-	for _, p := range pods {
+	for _, p := range pods.All {
 		if p.Status == pod.Running && a.here(p) {
 			mine = append(mine, p)
 		}

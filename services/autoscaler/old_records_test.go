@@ -34,7 +34,7 @@ func TestWhatIsGoneCanBeReadForADayAndThenIsForgotten(t *testing.T) {
 		gone("own", 9*day, alone), gone("own-removed", day-time.Minute, alone, removed), gone("own-long-removed", day, alone, removed),
 	}
 	kept := []string{"young", "runs", "removed", "own", "own-removed"}
-	// Of a busy endpoint the last 1000.
+	// Of a busy endpoint the last ones.
 	for i := range maxEndedPods + 2 {
 		all = append(all, gone(fmt.Sprintf("busy-%04d", i), time.Duration(i)*time.Second, func(p *pod.Pod) { p.Endpoint = "busy" }))
 		if i < maxEndedPods {

@@ -26,8 +26,8 @@ const (
 	pullTimeout = time.Hour
 	// endedPodTTL is how long a pod that is gone can be read.
 	endedPodTTL = 24 * time.Hour
-	// maxEndedPods bounds them, for each endpoint.
-	maxEndedPods = 1000
+	// maxEndedPods bounds them, for each endpoint: each takes 1.2 KB of every process.
+	maxEndedPods = 200
 )
 
 // reconciler makes the records of pods true whose workers, machines or endpoints
@@ -91,9 +91,11 @@ func (r *reconciler) reconcile(ctx context.Context, v *view) {
 // renew keeps the records of pods that run, and the tokens of fleets' workers, from
 // expiring. Those of pods that nobody looks after expire.
 func (r *reconciler) renew(ctx context.Context, v *view) {
-	runs := make(map[string]bool, len(v.pods))
+	runs := map[string]bool{}
 	for _, p := range v.pods {
-		runs[p.Endpoint+"."+p.ID] = p.Status == pod.Running
+		if p.Status == pod.Running {
+			runs[p.Endpoint+"."+p.ID] = true
+		}
 	}
 	err := r.registry.Tokens.Renew(ctx, func(endpointID, worker string) bool { return runs[endpointID+"."+worker] })
 	if err = errors.Join(err, r.registry.Pods.Renew(ctx)); err != nil && ctx.Err() == nil {
@@ -230,16 +232,19 @@ func (r *reconciler) silent(v *view, p pod.Pod, most time.Duration, found findin
 // removeOldRecords removes the records of workers that are gone for a day, and of pods
 // that were removed.
 func (r *reconciler) removeOldRecords(ctx context.Context, v *view) {
-	ended := slices.DeleteFunc(slices.Clone(v.pods), func(p pod.Pod) bool {
-		return p.Status == pod.Running || p.Status == pod.Exited && p.Endpoint == ""
-	})
-	slices.SortFunc(ended, func(a, b pod.Pod) int { return cmp.Or(b.Changed.Compare(a.Changed), cmp.Compare(a.ID, b.ID)) })
+	var ended []*pod.Pod
+	for i := range v.pods {
+		if p := &v.pods[i]; p.Status != pod.Running && (p.Status != pod.Exited || p.Endpoint != "") {
+			ended = append(ended, p)
+		}
+	}
+	slices.SortFunc(ended, func(a, b *pod.Pod) int { return cmp.Or(b.Changed.Compare(a.Changed), cmp.Compare(a.ID, b.ID)) })
 	kept := map[string]int{}
 	for _, p := range ended {
 		if kept[p.Endpoint]++; kept[p.Endpoint] <= maxEndedPods && v.now.Sub(p.Changed) < endedPodTTL {
 			continue
 		}
-		if err := r.registry.Pods.Forget(ctx, p); err != nil {
+		if err := r.registry.Pods.Forget(ctx, *p); err != nil {
 			r.log.DebugContext(ctx, "record of a pod not removed, trying again", "pod", p.ID, "err", err)
 			return
 		}

@@ -64,7 +64,9 @@ func (l *leader) sample(ctx context.Context, v *view, e endpoint.Endpoint, m *en
 		in.unknown = unknown
 	}
 	var last pod.Pod
-	in.failures, last = streak(podsMadeFrom(e, in), v.now)
+	if slices.ContainsFunc(in.pods, pod.Pod.Failed) { // else nothing is copied
+		in.failures, last = streak(podsMadeFrom(e, in), v.now)
+	}
 	in.lastFailure, in.failure, in.failedOn = last.Changed, last.Change, last.MachineID
 	in.leaving = leavingOf(v, in.pods)
 	return in
@@ -209,7 +211,7 @@ type background struct {
 type view struct {
 	now       time.Time
 	endpoints []endpoint.Endpoint        // by id; not to be changed
-	pods      []pod.Pod                  // by id
+	pods      []pod.Pod                  // by endpoint, then by id; not to be changed
 	workers   map[string]registry.Worker // by id of endpoint and pod
 	machines  map[pod.Driver][]string
 	templates map[string]pod.Template
@@ -231,13 +233,7 @@ func (v *view) endpoint(id string) (e endpoint.Endpoint, exists bool) {
 
 // pod is the endpoint's pod of this id, the zero value for none.
 func (v *view) pod(endpointID, id string) pod.Pod {
-	i, _ := slices.BinarySearchFunc(v.pods, id, func(p pod.Pod, id string) int { return strings.Compare(p.ID, id) })
-	for ; i < len(v.pods) && v.pods[i].ID == id; i++ { // several endpoints may have workers of one id
-		if v.pods[i].Endpoint == endpointID {
-			return v.pods[i]
-		}
-	}
-	return pod.Pod{}
+	return registry.KnownPods{All: v.pods}.Find(endpointID, id)
 }
 
 // load is how many pods run, by machine.
@@ -270,24 +266,32 @@ func (v *view) unwell() bool {
 // fleet reports whether autoscalers start and stop the pod as a worker.
 func fleet(p pod.Pod) bool { return p.Endpoint != "" && p.Driver != "" }
 
+// fleetOf are those of an endpoint's pods that autoscalers start and stop.
+func fleetOf(pods []pod.Pod) []pod.Pod {
+	if !slices.ContainsFunc(pods, func(p pod.Pod) bool { return !fleet(p) }) {
+		return pods
+	}
+	return slices.DeleteFunc(slices.Clone(pods), func(p pod.Pod) bool { return !fleet(p) })
+}
+
 // readView reads what is the same for all endpoints.
 func (l *leader) readView(ctx context.Context) (*view, error) {
 	v := &view{
 		now: l.queue.Now(), workers: map[string]registry.Worker{},
 		fleets: map[string][]pod.Pod{}, workersOf: map[string][]registry.Worker{},
 	}
+	var pods registry.KnownPods
 	var workers []registry.Worker
 	var errs [3]error
 	v.endpoints, errs[0] = l.registry.Endpoints.Known(ctx)
-	v.pods, errs[1] = l.registry.Pods.List(ctx)
+	pods, errs[1] = l.registry.Pods.Known(ctx)
 	workers, errs[2] = l.registry.Workers.List(ctx, "")
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
 	}
-	for _, p := range v.pods {
-		if fleet(p) {
-			v.fleets[p.Endpoint] = append(v.fleets[p.Endpoint], p)
-		}
+	v.pods = pods.All
+	for id, of := range pods.Of {
+		v.fleets[id] = fleetOf(of)
 	}
 	for _, w := range workers {
 		v.workers[w.Endpoint+"."+w.ID] = w

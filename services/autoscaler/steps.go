@@ -53,13 +53,13 @@ func (s *Service) noteSteps(ctx context.Context) {
 // left to the next.
 func (n *stepNotes) noteAll(ctx context.Context) error {
 	began := n.queue.Now()
-	pods, err := n.registry.Pods.List(ctx)
+	pods, err := n.registry.Pods.Known(ctx)
 	if err != nil {
 		return err
 	}
 	noted := map[string]bool{}
 	var errs []error
-	for _, p := range pods {
+	for _, p := range pods.All {
 		if !fleet(p) || p.Status != pod.Running && p.Changed.Before(n.since) {
 			continue
 		}

@@ -63,15 +63,13 @@ func (s *Service) listWorkers(ctx context.Context, c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	pods, err := s.registry.Pods.List(ctx)
+	pods, err := s.registry.Pods.Known(ctx)
 	if err != nil {
 		return err
 	}
 	startups := map[string]*api.Startup{}
-	for _, p := range pods {
-		if p.Endpoint == e.ID {
-			startups[p.ID] = api.StartupOf(p)
-		}
+	for _, p := range pods.Of[e.ID] {
+		startups[p.ID] = api.StartupOf(p)
 	}
 	views := make([]api.Worker, 0, len(tokens))
 	for _, t := range tokens {

@@ -53,13 +53,13 @@ func (s *Service) releaseEndedWorkers(ctx context.Context) {
 
 // releaseJobsOfPods looks at all pods, also after one has failed.
 func (s *Service) releaseJobsOfPods(ctx context.Context, done map[podEnd]bool) error {
-	pods, err := s.registry.Pods.List(ctx)
+	pods, err := s.registry.Pods.Known(ctx)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	there := map[podEnd]bool{}
-	for _, p := range pods {
+	for _, p := range pods.All {
 		if p.Driver == "" || len(p.Cut) == 0 && p.Gone.IsZero() {
 			continue
 		}

@@ -9,11 +9,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/shared/retry"
-	"flightline/shared/telemetry"
 )
 
-// trimInterval is the pause between two looks at the size of a log.
-const trimInterval = 5 * time.Second
+const (
+	// trimInterval is the pause between two looks at the size of a log.
+	trimInterval = 5 * time.Second
+	// warnedTrims is how many looks that fail in a row are a line: those of a minute.
+	warnedTrims = int(time.Minute / trimInterval)
+)
 
 // KeepTrimmed calls trim with maxBytes every 5 s until ctx ends, and logs what it
 // removed of the named log. If maxBytes is 0, there is no bound, and it returns at once.
@@ -21,14 +24,16 @@ func KeepTrimmed(ctx context.Context, log *slog.Logger, name string, maxBytes in
 	if maxBytes <= 0 {
 		return
 	}
-	outage := telemetry.NewOutageLog()
-	for {
+	for failures := 0; ; {
 		removed, err := trim(ctx, maxBytes)
 		switch {
-		case err != nil && ctx.Err() == nil:
-			outage.Warn(ctx, log, "the size of a log was not read", slog.String("log", name), slog.Any("err", err))
+		case err != nil && failures%warnedTrims == 0 && ctx.Err() == nil:
+			log.WarnContext(ctx, "the size of a log was not read", "log", name, "err", err)
 		case removed > 0:
 			log.WarnContext(ctx, "the oldest messages of a log were removed: it has reached its size", "log", name, "messages", removed, "max_bytes", maxBytes)
+		}
+		if failures++; err == nil {
+			failures = 0
 		}
 		if retry.Sleep(ctx, trimInterval) != nil {
 			return

@@ -138,6 +138,9 @@ func (c *cache[T]) vouches() bool { return time.Since(c.complete) < MaxStaleness
 func (c *cache[T]) all(keep func(entry[T]) bool) (entries []entry[T], vouched bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
+	if keep == nil {
+		entries = make([]entry[T], 0, len(c.entries))
+	}
 	for _, e := range c.entries {
 		if (keep == nil || keep(e)) && !c.isExpired(e) {
 			entries = append(entries, e)

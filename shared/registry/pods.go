@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -24,6 +23,7 @@ type Pods struct {
 	own    *WorkerPods
 	// endpoint narrows the pods that no driver runs; "" means those of all.
 	endpoint string
+	last     *lastKnownPods
 }
 
 // At returns the same pods, but looks for those that no driver runs at one
@@ -159,42 +159,6 @@ func (p *Pods) Renew(ctx context.Context) error {
 	return errors.Join(p.driven.renew(ctx), p.own.renew(ctx))
 }
 
-// List returns all pods by id, from memory if it can; then it may lack what
-// was written a heartbeat ago.
-func (p *Pods) List(ctx context.Context) ([]pod.Pod, error) {
-	driven, err := p.driven.all(ctx)
-	if err != nil {
-		return nil, err
-	}
-	own, err := p.own.all(ctx)
-	if err != nil {
-		return nil, err
-	}
-	pods := mergePods(driven, own)
-	slices.SortFunc(pods, func(a, b pod.Pod) int { return strings.Compare(a.ID, b.ID) })
-	return pods, nil
-}
-
-// mergePods returns the driven pods, and those of their owners that no driven
-// one hides.
-func mergePods(driven, own []entry[pod.Pod]) []pod.Pod {
-	pods, hidden, newer := make([]pod.Pod, 0, len(driven)+len(own)), map[string]bool{}, map[string]bool{}
-	for _, e := range driven {
-		hidden[e.key] = !isOwners(e.value)
-	}
-	for _, e := range own {
-		if p := ownersView(e); !hidden[p.ID] {
-			pods, newer[e.key] = append(pods, p), true
-		}
-	}
-	for _, e := range driven {
-		if !isOwners(e.value) || !newer[workerKey(e.value.Endpoint, e.key)] {
-			pods = append(pods, e.value)
-		}
-	}
-	return pods
-}
-
 // podBucket is a bucket of pods, and its copy in memory.
 type podBucket struct {
 	table *agingTable[pod.Pod]
@@ -222,11 +186,12 @@ func expires(p pod.Pod) bool { return p.Endpoint != "" }
 
 // renew keeps the records of pods that run from expiring.
 func (b podBucket) renew(ctx context.Context) error {
-	entries, err := b.all(ctx)
+	runs := func(e entry[pod.Pod]) bool { return e.value.Status == pod.Running }
+	entries, err := b.cache.list(ctx, jetstream.AllKeys, runs)
 	if err != nil {
 		return err
 	}
-	return b.table.renew(ctx, slices.DeleteFunc(entries, func(e entry[pod.Pod]) bool { return e.value.Status != pod.Running }))
+	return b.table.renew(ctx, slices.DeleteFunc(entries, func(e entry[pod.Pod]) bool { return !runs(e) }))
 }
 
 // update is Pods.Update for a key.

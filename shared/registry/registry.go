@@ -54,7 +54,7 @@ func New(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*Regist
 		Instances:    &Instances{table: open[Instance](ctx, o, streams.BucketInstances), endpoints: endpoints.cache, log: o.log},
 		Idempotency:  &Idempotency{table: open[Submission](ctx, o, streams.BucketIdempotency)},
 		Destinations: newDestinations(ctx, o),
-		Pods:         &Pods{driven: newPodBucket(ctx, o, streams.BucketPods), own: newWorkerPods(ctx, o)},
+		Pods:         &Pods{driven: newPodBucket(ctx, o, streams.BucketPods), own: newWorkerPods(ctx, o), last: &lastKnownPods{}},
 		Templates:    &Store[pod.Template]{table: open[pod.Template](ctx, o, streams.BucketTemplates)},
 		Volumes:      &Store[pod.Volume]{table: open[pod.Volume](ctx, o, streams.BucketVolumes)},
 		Scaling:      &Scaling{js: js, bus: bus.Bind(js.Conn()), leaders: open[Leader](ctx, o, streams.BucketLeaders)},

@@ -313,6 +313,18 @@ func (t *agingTable[T]) isExpired(e entry[T]) bool {
 	return t.expires(e.value) && time.Since(e.written) > t.ttl
 }
 
+// firstExpiry returns when the first of the entries expires, unless that is after before.
+// The zero time is never.
+func (t *agingTable[T]) firstExpiry(entries []entry[T], before time.Time) time.Time {
+	for i := range entries {
+		e := &entries[i]
+		if at := e.written.Add(t.ttl); t.expires(e.value) && (before.IsZero() || at.Before(before)) {
+			before = at
+		}
+	}
+	return before
+}
+
 // read returns what counts under the key, or ErrNotFound. The entry has the
 // revision and the TTL of the key's last message in any case, for replace.
 func (t *agingTable[T]) read(ctx context.Context, key string) (entry[T], error) {
