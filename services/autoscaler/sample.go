@@ -266,12 +266,18 @@ func (v *view) unwell() bool {
 // fleet reports whether autoscalers start and stop the pod as a worker.
 func fleet(p pod.Pod) bool { return p.Endpoint != "" && p.Driver != "" }
 
-// fleetOf are those of an endpoint's pods that autoscalers start and stop.
-func fleetOf(pods []pod.Pod) []pod.Pod {
+// fleetOf are those of an endpoint's pods that autoscalers start and stop. It copies none if
+// all are, or none is.
+func fleetOf(pods []pod.Pod) (some []pod.Pod) {
 	if !slices.ContainsFunc(pods, func(p pod.Pod) bool { return !fleet(p) }) {
 		return pods
 	}
-	return slices.DeleteFunc(slices.Clone(pods), func(p pod.Pod) bool { return !fleet(p) })
+	for _, p := range pods {
+		if fleet(p) {
+			some = append(some, p)
+		}
+	}
+	return some
 }
 
 // readView reads what is the same for all endpoints.

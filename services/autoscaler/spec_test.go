@@ -255,3 +255,21 @@ func TestAWorkerIsStoppedOnlyOnceItIsKnownToHoldNothing(t *testing.T) {
 		})
 	}
 }
+
+// A fleet is what autoscalers start and stop; owners may start workers beside it.
+func TestFleetOf(t *testing.T) {
+	t.Parallel()
+	ours, other := pod.Pod{ID: "a", Endpoint: "ep", Driver: pod.Process}, pod.Pod{ID: "c", Endpoint: "ep", Driver: pod.Docker}
+	owners, alone := pod.Pod{ID: "b", Endpoint: "ep"}, pod.Pod{ID: "d", Driver: pod.Docker}
+	for name, tt := range map[string]struct{ pods, want []pod.Pod }{
+		"none":        {nil, nil},
+		"all":         {[]pod.Pod{ours, other}, []pod.Pod{ours, other}},
+		"owners only": {[]pod.Pod{owners}, nil},
+		"both":        {[]pod.Pod{ours, owners, other}, []pod.Pod{ours, other}},
+		"of none":     {[]pod.Pod{alone}, nil},
+	} {
+		if got := fleetOf(tt.pods); !cmp.Equal(got, tt.want) {
+			t.Errorf("%s: got %+v, want %+v", name, got, tt.want)
+		}
+	}
+}
