@@ -66,7 +66,10 @@ func (p *Pods) readAll(ctx context.Context) (KnownPods, error) {
 		return KnownPods{}, err
 	}
 	own, err := p.own.all(ctx)
-	return knownPods(driven, own), err
+	if err != nil {
+		return KnownPods{}, err
+	}
+	return knownPods(driven, own), nil
 }
 
 // List is Known, by id alone, and the caller's.

@@ -6,6 +6,7 @@ import (
 
 	"flightline/shared/pod"
 	"flightline/shared/testenv"
+	"flightline/streams"
 )
 
 // Who looks at the pods again and again gets the same list, until one of them changes.
@@ -59,6 +60,21 @@ func TestKnownPodsAreMadeOnceForEachChange(t *testing.T) {
 	list[0].Name = "mine"
 	if p := known().All[0]; p.Name == "mine" {
 		t.Error("a change of what List returned is in what Known returns")
+	}
+}
+
+// A part of the pods would be taken for all.
+func TestKnownPodsAreNoneIfSomeCannotBeRead(t *testing.T) {
+	t.Parallel()
+	b, r := newRegistry(t)
+	if err := r.Pods.Create(t.Context(), pod.Pod{ID: "w", Endpoint: "ep", Driver: pod.Process, Status: pod.Running}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.JS.DeleteStream(t.Context(), streams.Bucket(streams.BucketWorkerPods)); err != nil {
+		t.Fatal(err)
+	}
+	if known, err := r.Pods.Known(t.Context()); err == nil || len(known.All) > 0 || len(known.Of) > 0 {
+		t.Errorf("got %+v, %v, want an error and no pods", known, err)
 	}
 }
 
