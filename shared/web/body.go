@@ -301,11 +301,11 @@ func callConfig[T any](b *bodies, ctx *fasthttp.RequestCtx, say func(*fiber.Ctx)
 
 // unread gives what ended the reading of a body the form of an answer.
 func unread(err error) error {
+	if answerOf(err).Code != Internal { // also a call that took too long, which is a net.Error too
+		return err
+	}
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		return fiber.ErrRequestTimeout
-	}
-	if answerOf(err).Code != Internal {
-		return err
 	}
 	return fiber.ErrBadRequest // broken chunks, or the client went
 }

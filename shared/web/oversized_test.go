@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"flightline/shared/bus"
 	"flightline/shared/web"
 )
 
@@ -60,6 +62,25 @@ func TestABodyThatIsNotReadMayBeAnswered(t *testing.T) {
 		_ = resp.Body.Close()
 		if got := resp.Status[:3] + " " + string(text); !strings.HasPrefix(got, tc.want) {
 			t.Errorf("%s: got %s, want %s", name, got, tc.want)
+		}
+	}
+}
+
+// 408 is for clients that send too slowly. Here the look-up of the key took too long.
+func TestALargeBodyWhoseKeyCannotBeLookedUpIsA503(t *testing.T) {
+	t.Parallel()
+	app := web.New(web.Config{BodyLimit: 1 << 20, BodyMemory: 1 << 20, Known: func(*fiber.Ctx) error {
+		return fmt.Errorf("%w: %w", bus.ErrUnavailable, context.DeadlineExceeded)
+	}})
+	addr := serve(t, app)
+	for name, head := range map[string]string{
+		"announced":                 "Content-Length: 1000000\r\n\r\nx",
+		"expects to be asked first": "Content-Length: 1000000\r\nExpect: 100-continue\r\n\r\n",
+		"chunked":                   "Transfer-Encoding: chunked\r\n\r\n20000\r\n" + strings.Repeat("x", 0x20000),
+	} {
+		conn := connect(t, addr, "POST / HTTP/1.1\r\nHost: x\r\nAuthorization: x\r\n"+head)
+		if status, body := answered(t, conn); status != 503 || body["code"] != "unavailable" {
+			t.Errorf("%s: got %d %v, want 503", name, status, body)
 		}
 	}
 }
