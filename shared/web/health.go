@@ -4,12 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"sync"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/singleflight"
 )
 
 const (
@@ -17,6 +18,9 @@ const (
 	// be: anybody may ask, and must not cost NATS more than that.
 	checkWithin = 2 * time.Second
 	checkAge    = time.Second
+	// liveTimeout is how long /healthz waits for the checks: a supervisor restarts what does
+	// not answer within a second, as a rule.
+	liveTimeout = 500 * time.Millisecond
 )
 
 // What health says of a process and of its checks.
@@ -24,6 +28,7 @@ const (
 	healthOK          = "ok"
 	healthUnavailable = "unavailable"
 	healthStopping    = "stopping"
+	healthUnknown     = "unknown"
 )
 
 // Check is something that a process needs to serve. The text of its error is
@@ -51,9 +56,14 @@ type Health struct {
 	checks   []Check
 	stopping atomic.Bool
 
-	mu     sync.Mutex // held while looking, so that one look serves all who ask
-	looked time.Time
-	last   []result
+	looks singleflight.Group // one look serves all who ask
+	last  atomic.Pointer[checked]
+}
+
+// checked is what came of all checks, and when.
+type checked struct {
+	at      time.Time
+	results []result
 }
 
 // result is what came of a check.
@@ -70,7 +80,8 @@ func NewHealth(version string, roles []string, checks ...Check) *Health {
 
 // Routes adds /healthz, which is 200 as long as the process answers, and
 // /readyz, which is 503 while it cannot serve: a process must not be restarted
-// because NATS is away. Both have the same body. "/" says what this server is.
+// because NATS is away. Both have the same body; /healthz does not wait for checks that take
+// long. "/" says what this server is.
 //
 // To a request that arrives at a route added later while the process stops, the
 // answer says that the connection ends: the next one is made elsewhere.
@@ -84,9 +95,9 @@ func (h *Health) Routes(app *fiber.App) {
 	app.Get("/", func(c *fiber.Ctx) error {
 		return c.JSON(aboutView{Name: "flightline", Version: h.version, OpenAPI: "/openapi.json", Health: "/readyz"})
 	})
-	app.Get("/healthz", func(c *fiber.Ctx) error { return c.JSON(h.look(c.UserContext())) })
+	app.Get("/healthz", func(c *fiber.Ctx) error { return c.JSON(h.view(time.After(liveTimeout))) })
 	app.Get("/readyz", func(c *fiber.Ctx) error {
-		view := h.look(c.UserContext())
+		view := h.view(nil)
 		if view.Status != healthOK {
 			c.Status(fiber.StatusServiceUnavailable)
 		}
@@ -110,9 +121,10 @@ type healthView struct {
 	Checks  map[string]string `json:"checks"`
 }
 
-func (h *Health) look(ctx context.Context) healthView {
+// view is the body, with what is known by late; nil waits for the checks.
+func (h *Health) view(late <-chan time.Time) healthView {
 	view := healthView{Status: healthOK, Version: h.version, Roles: h.roles, Checks: map[string]string{}}
-	for i, r := range h.results(ctx) {
+	for i, r := range h.results(late) {
 		view.Checks[h.checks[i].Name] = r.word
 		if r.failed {
 			view.Status = healthUnavailable
@@ -124,26 +136,38 @@ func (h *Health) look(ctx context.Context) healthView {
 	return view
 }
 
-// results are what came of the checks, at most a second ago.
-func (h *Health) results(ctx context.Context) []result {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.last != nil && time.Since(h.looked) < checkAge {
-		return h.last
+// results are what came of the checks, at most a second ago, or unknown if it is late.
+func (h *Health) results(late <-chan time.Time) []result {
+	if last := h.last.Load(); last != nil && time.Since(last.at) < checkAge {
+		return last.results
 	}
-	ctx, cancel := context.WithTimeout(ctx, checkWithin)
+	looked := h.looks.DoChan("", func() (any, error) {
+		last := h.look()
+		h.last.Store(last)
+		return last, nil
+	})
+	select {
+	case last := <-looked:
+		return last.Val.(*checked).results //nolint:forcetypeassert // made above
+	case <-late:
+		return slices.Repeat([]result{{failed: true, word: healthUnknown}}, len(h.checks))
+	}
+}
+
+// look may outlive the request that asked for it.
+func (h *Health) look() *checked {
+	ctx, cancel := context.WithTimeout(context.Background(), checkWithin)
 	defer cancel()
-	last := make([]result, len(h.checks))
+	results := make([]result, len(h.checks))
 	var g errgroup.Group
 	for i, check := range h.checks {
 		g.Go(func() error {
-			last[i] = check.result(ctx)
+			results[i] = check.result(ctx)
 			return nil
 		})
 	}
 	_ = g.Wait() // never fails
-	h.last, h.looked = last, time.Now()
-	return last
+	return &checked{at: time.Now(), results: results}
 }
 
 func (c Check) result(ctx context.Context) result {

@@ -85,6 +85,24 @@ func TestHealthLooksOnceASecond(t *testing.T) {
 	}
 }
 
+// A supervisor that waits a second for /healthz must not restart the process.
+func TestTheLivenessOfAProcessDoesNotWaitForItsChecks(t *testing.T) {
+	app := web.New(web.Config{})
+	back := make(chan struct{})
+	web.NewHealth("v1", nil, web.Check{Name: "nats", Look: func(context.Context) error {
+		<-back // as a call of a connection that is being made
+		return nil
+	}}).Routes(app)
+	want := healthAnswer{200, "unavailable", "v1", nil, map[string]string{"nats": "unknown"}}
+	if diff := cmp.Diff(want, askHealth(t, app, "/healthz")); diff != "" {
+		t.Errorf("/healthz (-want +got):\n%s", diff)
+	}
+	close(back)
+	if got := askHealth(t, app, "/readyz"); got.Code != 200 || got.Checks["nats"] != "ok" {
+		t.Errorf("/readyz: got %d %v, want 200, what the checks say", got.Code, got.Checks)
+	}
+}
+
 func TestAProcessThatStopsIsNotReadyFirst(t *testing.T) {
 	app := web.New(web.Config{})
 	h := web.NewHealth("v1", nil)
