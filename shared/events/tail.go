@@ -9,8 +9,8 @@ import (
 	"flightline/shared/wakeup"
 )
 
-// maxTailEvents is how many of the newest events a tail remembers; who is further
-// behind reads the log itself.
+// maxTailEvents is how many of the newest events a tail remembers at least, and a quarter
+// more at most but for the last page; who is further behind reads the log itself.
 const maxTailEvents = 4096
 
 // Tail passes what is new in the log to any number of watchers, at the cost of one
@@ -97,9 +97,9 @@ func (t *Tail) add(page []Event, upTo uint64) {
 		t.placed, t.from = true, upTo
 	}
 	t.recent, t.reached = append(t.recent, page...), upTo
-	if over := len(t.recent) - maxTailEvents; over > 0 {
+	if over := len(t.recent) - maxTailEvents; over > maxTailEvents/4 { // not for each: it moves all
 		t.from = t.recent[over-1].Seq
-		t.recent = slices.Clone(t.recent[over:])
+		t.recent = slices.Delete(t.recent, 0, over)
 	}
 	close(t.news)
 	t.news = make(chan struct{})
