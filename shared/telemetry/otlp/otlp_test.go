@@ -43,6 +43,7 @@ func TestTheVariablesMeanWhatTheyMeanElsewhere(t *testing.T) {
 	}
 	for name, value := range map[string]string{
 		base: "otel:4318", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_EXPORTER_OTLP_TIMEOUT": "soon", "OTEL_TRACES_EXPORTER": "zipkin",
+		"OTEL_EXPORTER_OTLP_COMPRESSION": "zstd", "OTEL_EXPORTER_OTLP_TRACES_COMPRESSION": "GZIP",
 		"OTEL_TRACES_SAMPLER": "sometimes", "OTEL_EXPORTER_OTLP_HEADERS": "secret", "OTEL_RESOURCE_ATTRIBUTES": "a",
 		"OTEL_BSP_SCHEDULE_DELAY": "soon", "OTEL_BSP_MAX_QUEUE_SIZE": "0", "OTEL_BSP_EXPORT_TIMEOUT": "-1",
 	} {

@@ -39,16 +39,16 @@ type settings struct {
 // process here (docs/tracing.md). on is false if no endpoint is named, or
 // traces are switched off.
 func settingsOf(env map[string]string) (s settings, on bool, err error) {
-	endpoint := env[prefixTraces+"ENDPOINT"]
+	variable, endpoint := prefixTraces+"ENDPOINT", env[prefixTraces+"ENDPOINT"]
 	if base := env[prefix+"ENDPOINT"]; endpoint == "" && base != "" {
-		endpoint = strings.TrimRight(base, "/") + "/v1/traces"
+		variable, endpoint = prefix+"ENDPOINT", strings.TrimRight(base, "/")+"/v1/traces"
 	}
 	if endpoint == "" || strings.EqualFold(env["OTEL_SDK_DISABLED"], "true") || env["OTEL_TRACES_EXPORTER"] == "none" {
 		return s, false, nil
 	}
 	s.endpoint = endpoint
 	if u, err := url.Parse(endpoint); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return s, false, fmt.Errorf("%w: the endpoint must be an http or https address", ErrConfig)
+		return s, false, fmt.Errorf("%w: %s must be an http or https address", ErrConfig, variable) // which may hold a password
 	}
 	of := func(name string) string {
 		if value := env[prefixTraces+name]; value != "" {
@@ -71,7 +71,13 @@ func settingsOf(env map[string]string) (s settings, on bool, err error) {
 	if name := env["OTEL_SERVICE_NAME"]; name != "" {
 		s.resource["service.name"] = name
 	}
-	s.gzip = of("COMPRESSION") == "gzip"
+	switch compression := of("COMPRESSION"); compression {
+	case "gzip":
+		s.gzip = true
+	case "", "none":
+	default:
+		return s, false, fmt.Errorf("%w: %sCOMPRESSION %q: must be gzip or none", ErrConfig, prefix, compression)
+	}
 	if s.timeout, err = timeoutOf(of("TIMEOUT")); err != nil {
 		return s, false, err
 	}
