@@ -172,7 +172,7 @@ func (s *Service) rotateSecret(c *fiber.Ctx) error {
 	overlap := standardOverlap
 	setMillis(&overlap, body.OverlapMs)
 	if overlap < 0 || overlap > maxOverlap {
-		return web.Errorf(web.InvalidRequest, "overlapMs must be between 0 and %d, got %d", maxOverlap.Milliseconds(), overlap.Milliseconds())
+		return web.Errorf(web.InvalidRequest, "overlapMs must be between 0 and %d, got %d", maxOverlap.Milliseconds(), *body.OverlapMs)
 	}
 	secret, until := endpoint.NewWebhookSecret(), s.queue.Now().Add(overlap)
 	e, err := s.registry.Endpoints.Update(c.UserContext(), strings.Clone(c.Params("id")), func(e endpoint.Endpoint) (endpoint.Endpoint, error) {

@@ -185,6 +185,7 @@ func TestANewSecretOverlapsWithTheOldOne(t *testing.T) {
 	if e, err = s.registry.Endpoints.Find(t.Context(), "ep1"); err != nil || len(e.WebhookSecrets(time.Now().Add(time.Second))) != 1 {
 		t.Errorf("got %v, want one secret", err)
 	}
+	s.expect("far too long", s.do("POST", path, `{"overlapMs":100000000000000}`), 400, "invalid_request", "got 100000000000000")
 	for _, body := range []string{`{"overlapMs":-1}`, `{"overlapMs":2592000001}`} {
 		s.expect(body, s.do("POST", path, body), 400, "invalid_request", "overlapMs must be")
 	}
