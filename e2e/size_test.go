@@ -22,6 +22,7 @@ import (
 // size that it may have. A table only shrinks: an entry that is no longer needed
 // fails the test too.
 const (
+	maxFileBytes    = 1 << 20
 	maxFileLines    = 500
 	maxPackageFiles = 30
 	maxTypeMethods  = 80
@@ -48,6 +49,15 @@ func within(sizes map[string]int, bound int, exceptions map[string]int) (problem
 		}
 	}
 	return problems
+}
+
+// A program left a larger file in the folder, and it was added by mistake.
+func TestEveryFileOfTheRepositoryIsSmall(t *testing.T) {
+	for _, name := range checkout.Files(t, "..") {
+		if info, err := os.Stat(filepath.Join("..", name)); err != nil || info.Size() > maxFileBytes {
+			t.Errorf("%s: got more than %d bytes (%v)", name, maxFileBytes, err)
+		}
+	}
 }
 
 func TestFilesPackagesAndTypesStaySmall(t *testing.T) {
