@@ -69,7 +69,7 @@ func TestBadEndpointsNameTheField(t *testing.T) {
 		"driver":                    {`{"id":"x","driver":"vm"}`, `driver must be "process", "docker" or "external", got "vm"`},
 		"process without a command": {`{"id":"x","driver":"process"}`, "command is needed by the driver process"},
 		"docker without an image":   {`{"id":"x","driver":"docker"}`, "imageName is needed by the driver docker"},
-		"no such template":          {`{"templateId":"nobody"}`, "templateId is that of no template"},
+		"no such template":          {`{"templateId":"nobody"}`, `templateId is that of no template, got "nobody"`},
 		"templateId has a slash":    {`{"templateId":"a/b"}`, "templateId is that of no template"},
 		"command is a string":       {`{"id":"x","command":"python w.py"}`, "command must be an array"},
 		"a word is a number":        {`{"id":"x","command":[1]}`, "command[0] must be a string"},

@@ -80,7 +80,7 @@ func named[T any](ctx context.Context, id *string, get func(context.Context, str
 	}
 	v, err := get(ctx, *id)
 	if errors.Is(err, pod.ErrNotFound) {
-		return v, web.Errorf(web.InvalidRequest, "%s", fault)
+		return v, web.Errorf(web.InvalidRequest, "%s, got %.50q", fault, *id)
 	}
 	return v, err
 }

@@ -51,7 +51,7 @@ func (s *Service) listDeliveries(c *fiber.Ctx) error {
 func deliveriesOf(c *fiber.Ctx, now time.Time) (which deliveries.Query, err error) {
 	which = deliveries.Query{Job: job.ID(strings.Clone(c.Query("job")))}
 	if which.Job != "" && !which.Job.Valid() {
-		return which, web.Errorf(web.InvalidRequest, "job is no id of a job")
+		return which, web.Errorf(web.InvalidRequest, "job is no id: must be 1 to 128 letters, digits, '-' or '_', got %.50q", which.Job)
 	}
 	if which.Failed, err = web.QueryBool(c, "failed"); err != nil {
 		return which, err
@@ -86,7 +86,7 @@ func (s *Service) replayWebhooks(c *fiber.Ctx) error {
 	case err != nil:
 		return err
 	case (body.Job == "") == since.IsZero():
-		return web.Errorf(web.InvalidRequest, "one of job and since is required")
+		return web.Errorf(web.InvalidRequest, "exactly one of job and since is required")
 	case body.Job != "" && !body.Job.Valid():
 		return job.ErrNotFound
 	}

@@ -103,6 +103,7 @@ func TestDeliveriesAreListedNewestFirst(t *testing.T) {
 		s.expect(query, s.do("GET", path+"?"+query, ""), 400, "invalid_request", text)
 	}
 	s.expect("no endpoint", s.do("GET", "/endpoints/nobody/webhooks/deliveries", ""), 404, "endpoint_not_found", "")
+	s.expect("no id", s.do("GET", "/endpoints/ep1/webhooks/deliveries?job=a.b", ""), 400, "invalid_request", `job is no id: must be 1 to 128 letters, digits, '-' or '_', got "a.b"`)
 }
 
 func TestReplayOfAJobAndSinceATime(t *testing.T) {
