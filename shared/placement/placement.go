@@ -76,10 +76,14 @@ type Device struct {
 }
 
 const (
-	// elsewhere is what a machine of another driver lacks.
-	elsewhere = "where its driver does not run"
+	otherType  = "of another type"
+	lessMemory = "with less memory"
+	olderCUDA  = "with an older CUDA, or an unknown one"
+	unhealthy  = "unhealthy"
 	// quarantined is what a device lacks until a deadline.
 	quarantined = "quarantined"
+	// elsewhere is what a machine of another driver lacks.
+	elsewhere = "where its driver does not run"
 	// maxNamed bounds the quarantined devices that a text names.
 	maxNamed = 3
 )
@@ -90,13 +94,13 @@ func (r Request) lack(d Device) string {
 	case r.Driver != "" && d.Driver != "" && r.Driver != d.Driver:
 		return elsewhere
 	case d.Health != "" && d.Quarantine == "":
-		return "unhealthy"
+		return unhealthy
 	case len(r.Types) > 0 && !slices.ContainsFunc(r.Types, func(t string) bool { return strings.EqualFold(t, d.Name) }):
-		return "of another type"
+		return otherType
 	case r.MinMemoryMB > d.MemoryMB*r.Share/pod.WholeGPU:
-		return "with less memory"
+		return lessMemory
 	case r.MinCUDA != "" && !reaches(d.CUDA, r.MinCUDA):
-		return "with an older CUDA, or an unknown one"
+		return olderCUDA
 	case d.Quarantine != "":
 		return quarantined
 	}
@@ -202,7 +206,7 @@ func Refusal(r Request, devices []Device) (text string, possible bool) {
 		return "no machine has a GPU", false
 	}
 	parts := []string{fmt.Sprintf("%d would do", fit)}
-	for _, lack := range []string{"of another type", "with less memory", "with an older CUDA, or an unknown one", "unhealthy", quarantined, elsewhere} {
+	for _, lack := range []string{otherType, lessMemory, olderCUDA, unhealthy, quarantined, elsewhere} {
 		if n := lacks[lack]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, lack))
 		}
