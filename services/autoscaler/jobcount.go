@@ -100,7 +100,8 @@ func (l *leader) stillEmpty(ctx context.Context, e endpoint.Endpoint, n *jobCoun
 	return err == nil && empty
 }
 
-// noteArrivals notes which endpoints got a job that a worker is to be started for.
+// noteArrivals puts the endpoints that got a job that a worker is to be started for into hasty,
+// as not looked at since.
 func (l *leader) noteArrivals(first *nats.Msg, hasty map[string]int) {
 	for m := first; ; {
 		id := l.arrivals.Read(m)

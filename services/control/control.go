@@ -283,7 +283,8 @@ func (s *Service) Routes(app *fiber.App) {
 }
 
 // durably answers only once what h wrote to the buckets is on the disk: a key
-// that was revoked must not come back with the power.
+// that was revoked must not come back with the power. Where an endpoint is made or
+// changed, queue.CreateEndpoint waits for that.
 func (s *Service) durably(h fiber.Handler, buckets ...string) fiber.Handler {
 	return func(c *fiber.Ctx) error {
 		err := h(c)

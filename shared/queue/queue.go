@@ -135,8 +135,9 @@ func (q *Queue) Now() time.Time { return q.bus.Now() }
 func (q *Queue) Until(t time.Time) time.Duration { return q.bus.Until(t) }
 
 // CreateEndpoint makes the endpoint's work queue and consumers exist and
-// applies its present lease. It may be repeated. A queue that was lost is made
-// again, with an error in the log. It returns bus.ErrUnavailable.
+// applies its present lease. It returns once the queue and the endpoint's record are on
+// the disk. It may be repeated. A queue that was lost is made again, with an error in the
+// log. It returns bus.ErrUnavailable.
 func (q *Queue) CreateEndpoint(ctx context.Context, e endpoint.Endpoint) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*bus.CallTimeout) // three replicas take their time
 	defer cancel()

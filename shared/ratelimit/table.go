@@ -35,9 +35,9 @@ const (
 // together. An endpoint has none of them.
 const Key = "key"
 
-// Defaults returns the bounds of the API's contract. It names no retry, explain,
-// scale and stats: each has the numbers of cancel, for itself, so that scale can be
-// asked every second by a few. Nor does it name a key.
+// Defaults returns the bounds of the API's contract. For retry, explain, scale and stats, which
+// the contract does not name, they are the numbers of cancel, each for itself: a few may ask
+// scale every second. Those of a key are ours too.
 func Defaults() Table {
 	return Table{
 		Run:        {1000, 200},
