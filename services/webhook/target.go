@@ -2,8 +2,10 @@ package webhook
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"flightline/shared/netguard"
@@ -40,7 +42,23 @@ func targetOf(webhook string) target {
 	if err != nil || !ok {
 		return target{origin: "invalid:", shown: "invalid:", err: errAddress}
 	}
+	u.RawQuery = escapeQuery(u.RawQuery)
 	return target{url: u, origin: origin, shown: origin + u.EscapedPath()}
+}
+
+// escapeQuery percent-encodes what no line of a request may have, as browsers
+// do: net/url leaves a query as it is, and receivers refuse one with a space
+// or a letter beyond ASCII.
+func escapeQuery(raw string) string {
+	var b strings.Builder
+	for i := range len(raw) {
+		if c := raw[i]; c <= ' ' || c >= 0x7f || c == '"' || c == '<' || c == '>' {
+			fmt.Fprintf(&b, "%%%02X", c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
 }
 
 // allowed checks what is known before a name is resolved.

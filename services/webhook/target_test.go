@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"flightline/shared/deliveries"
 	"flightline/shared/netguard"
 )
 
@@ -264,5 +265,23 @@ func TestTargets(t *testing.T) {
 	}
 	if err := targetOf("https://h/").allowed(Config{}); err != nil {
 		t.Errorf("https: got %v", err)
+	}
+}
+
+func TestAQueryIsSentAsRequestsMayHaveIt(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, []time.Duration{}...)
+	s.serve(lenient())
+	queries := make(chan string, 1)
+	r := receive(t, func(w http.ResponseWriter, req *http.Request) {
+		queries <- req.URL.RawQuery
+		w.WriteHeader(http.StatusOK)
+	})
+	log := s.over(s.complete(r.url + `?name=Ada L&city=Köln&tag=<"a">&done=100%&a%20b=c+d|e#part`))
+	if len(log) != 1 || log[0].Outcome != deliveries.Delivered {
+		t.Fatalf("got %+v, want one attempt that was delivered", log)
+	}
+	if got, want := <-queries, "name=Ada%20L&city=K%C3%B6ln&tag=%3C%22a%22%3E&done=100%&a%20b=c+d|e"; got != want {
+		t.Errorf("got the query %s, want %s", got, want)
 	}
 }
