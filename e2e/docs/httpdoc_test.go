@@ -23,7 +23,7 @@ const (
 
 // texts say what the routes are for, in the document's order.
 var texts = []struct{ name, text string }{
-	{"POST /v2/:endpoint/run", "Submits a job and answers at once. The body is `{\"input\": {…}}` and may have `webhook`, `policy` and `s3Config`; other keys pass. " + repeats + " `Prefer: wait=N` (seconds, at most 300) waits for the end like runsync. A 200 means that the job is kept as safely as the durability setting says ([operating.md](operating.md))."},
+	{"POST /v2/:endpoint/run", "Submits a job and answers at once. The body is `{\"input\": {…}}` and may have `webhook`, `policy` and `s3Config`; other keys are ignored, and no worker gets them. " + repeats + " `Prefer: wait=N` (seconds, at most 300) waits for the end like runsync. A 200 means that the job is kept as safely as the durability setting says ([operating.md](operating.md))."},
 	{"POST /v2/:endpoint/runsync", waits("Submits a job and waits for its end.", "When that is over the answer is the job as it is then, and the job goes on. `Prefer: respond-async` does not wait at all. ") + repeats},
 	{"GET, POST /v2/:endpoint/status/:id", "Returns the job, with its output once there is one. `Prefer: wait=N` waits for the end like status-sync. `?ttl=` (milliseconds from the submission, " + bounds(job.MinChangedTTL.Milliseconds(), job.MaxTTL.Milliseconds()) + ") first changes its ttl, which needs the permission submit; the same value again changes nothing. Chunks that were put out before keep the age that they had."},
 	{"GET, POST /v2/:endpoint/status-sync/:id", waits("Like status, but waits for the job's end.", "When that is over it answers like status.")},
