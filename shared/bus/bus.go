@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"golang.org/x/time/rate"
 
 	"flightline/shared/retry"
 )
@@ -35,7 +36,8 @@ const (
 )
 
 // reconnectWait is the longest pause between two attempts to come back, half of it the
-// shortest. After a refused password it is refusedWait: each try is a line in the server's log.
+// shortest. After a refused password or certificate it is refusedWait: each try is a line in
+// the server's log.
 const (
 	reconnectWait = 200 * time.Millisecond
 	refusedWait   = 2 * time.Second
@@ -149,7 +151,7 @@ func options(cfg Config) []nats.Option {
 		nats.IgnoreAuthErrorAbort(), // credentials may be rotated while we run
 		nats.NoCallbacksAfterClientClose(),
 	}
-	opts = append(opts, reports(cfg)...)
+	opts = append(opts, newReports(cfg).options()...)
 	if cfg.InProcess != nil {
 		opts = append(opts, nats.InProcessServer(inProcess{cfg.InProcess}), nats.FlusherTimeout(pingInterval*(maxPings+1)))
 	}
@@ -188,40 +190,89 @@ func (c endsWithAWrite) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// reports are the options that log what happens to the connection, and the pause between two
-// attempts to come back, which depends on it.
-func reports(cfg Config) []nats.Option {
+// reports logs what happens to a connection.
+type reports struct {
+	log *slog.Logger
+	url string // without its password
+	// unreached and unmade bound the lines about tries to come back that reached no server,
+	// and those that did.
+	unreached, unmade *rate.Limiter
+	// refused: the server did not take the password, or one side the certificate of the
+	// other, since the last connection.
+	refused atomic.Bool
+	// conn is set once the connection was lost.
+	conn atomic.Pointer[nats.Conn]
+}
+
+func newReports(cfg Config) *reports {
 	log := cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
-	log = log.With("connection", cmp.Or(cfg.Name, "flightline"))
-	var refused atomic.Bool // the password, since the last connection
+	url, _ := Redact(cmp.Or(cfg.URL, nats.DefaultURL)) // Connect has checked it
+	aMinute := rate.Every(time.Minute)
+	return &reports{
+		log: log.With("connection", cmp.Or(cfg.Name, "flightline")), url: url,
+		unreached: rate.NewLimiter(aMinute, 1), unmade: rate.NewLimiter(aMinute, 1),
+	}
+}
+
+func (r *reports) options() []nats.Option {
 	return []nats.Option{
-		nats.CustomReconnectDelay(func(int) time.Duration {
-			if refused.Load() {
-				return refusedWait
-			}
-			return retry.Jitter(reconnectWait)
+		nats.CustomReconnectDelay(func(int) time.Duration { return r.reconnectDelay() }),
+		nats.DisconnectErrHandler(func(nc *nats.Conn, err error) {
+			r.conn.Store(nc)
+			r.log.Warn("nats disconnected", "err", err)
 		}),
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
-			log.Warn("nats disconnected", "err", err)
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) {
+			if r.unreached.Allow() {
+				r.log.Warn("nats cannot be reached, trying again", "url", r.url, "err", err)
+			}
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
-			refused.Store(false)
-			log.Info("nats reconnected", "url", nc.ConnectedUrlRedacted(), "reconnects", nc.Stats().Reconnects)
+			r.refused.Store(false)
+			r.log.Info("nats reconnected", "url", nc.ConnectedUrlRedacted(), "reconnects", nc.Stats().Reconnects)
 		}),
-		nats.ErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
-			if errors.Is(err, nats.ErrAuthorization) && refused.Swap(true) || errors.Is(err, nats.ErrConsumerNotActive) && !nc.IsConnected() {
-				return // that was logged
-			}
-			subject := ""
-			if sub != nil {
-				subject = sub.Subject
-			}
-			if errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), `Subscription to "`+nats.InboxPrefix) {
-				err = fmt.Errorf("%w: no answer can come; the user has inboxes with a prefix, so give it (--nats-inbox-prefix)", err)
-			}
-			log.Warn("nats error", "subject", subject, "err", err)
-		}),
+		nats.ErrorHandler(r.failed),
 	}
+}
+
+// reconnectDelay is the pause before the next try to come back.
+func (r *reports) reconnectDelay() time.Duration {
+	if nc := r.conn.Load(); nc != nil && nc.LastError() != nil {
+		r.notMade(nc.LastError()) // a failed handshake is reported in no other way
+	}
+	if r.refused.Load() {
+		return refusedWait
+	}
+	return retry.Jitter(reconnectWait)
+}
+
+// notMade reports why a connection to a server that was reached could not be made.
+func (r *reports) notMade(err error) {
+	if errors.Is(err, nats.ErrAuthorization) || strings.Contains(err.Error(), "tls: ") {
+		r.refused.Store(true)
+	}
+	if r.unmade.Allow() {
+		r.log.Warn("nats connection cannot be made, trying again", "url", r.url, "err", err)
+	}
+}
+
+// failed is nats.go's handler of all other errors.
+func (r *reports) failed(nc *nats.Conn, sub *nats.Subscription, err error) {
+	switch {
+	case nc.IsConnected():
+	case errors.Is(err, nats.ErrConsumerNotActive):
+		return // the end of the connection was logged
+	case sub == nil:
+		r.notMade(err)
+		return
+	}
+	subject := ""
+	if sub != nil {
+		subject = sub.Subject
+	}
+	if errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), `Subscription to "`+nats.InboxPrefix) {
+		err = fmt.Errorf("%w: no answer can come; the user has inboxes with a prefix, so give it (--nats-inbox-prefix)", err)
+	}
+	r.log.Warn("nats error", "subject", subject, "err", err)
 }
 
 // schemes are those of NATS; with another one the client would try all the same.
