@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -143,6 +142,9 @@ func options(cfg Config) []nats.Option {
 	opts := []nats.Option{
 		nats.Name(cmp.Or(cfg.Name, "flightline")),
 		nats.Timeout(dialTimeout),
+		nats.SetCustomDialer(dialer{}),
+		nats.SkipHostLookup(),  // the dialer does it
+		nats.FlusherTimeout(0), // its connections bound each write
 		nats.PingInterval(pingInterval),
 		nats.MaxPingsOutstanding(maxPings),
 		nats.MaxReconnects(-1),
@@ -153,7 +155,7 @@ func options(cfg Config) []nats.Option {
 	}
 	opts = append(opts, newReports(cfg).options()...)
 	if cfg.InProcess != nil {
-		opts = append(opts, nats.InProcessServer(inProcess{cfg.InProcess}), nats.FlusherTimeout(pingInterval*(maxPings+1)))
+		opts = append(opts, nats.InProcessServer(inProcess{cfg.InProcess}))
 	}
 	opts = append(opts, cfg.TLS.options()...)
 	if cfg.InboxPrefix != "" {
@@ -166,28 +168,6 @@ func options(cfg Config) []nats.Option {
 		opts = append(opts, nats.UserInfo(cfg.User, cfg.Password))
 	}
 	return opts
-}
-
-// inProcess makes connections to a server in this process. They have no buffer: while the
-// server waits for its disk it may read nothing, and nats.go holds its lock for a write, so
-// that every call of the connection waits too, also the look for unanswered pings.
-type inProcess struct{ nats.InProcessConnProvider }
-
-func (p inProcess) InProcessConn() (net.Conn, error) {
-	c, err := p.InProcessConnProvider.InProcessConn()
-	return endsWithAWrite{c}, err
-}
-
-// endsWithAWrite is a connection that ends with a write that fails: nats.go drops what it
-// could not write, subscriptions too, and goes on.
-type endsWithAWrite struct{ net.Conn }
-
-func (c endsWithAWrite) Write(p []byte) (int, error) {
-	n, err := c.Conn.Write(p)
-	if err != nil {
-		_ = c.Close()
-	}
-	return n, err
 }
 
 // reports logs what happens to a connection.
