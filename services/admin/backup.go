@@ -49,17 +49,21 @@ func backup(ctx context.Context, nc *nats.Conn, dir, version string, patience ti
 		return m, fmt.Errorf("open jetstream: %w", err)
 	}
 	var found bool
-	if m.Schema, found, err = streams.SchemaOf(ctx, js); err != nil {
+	var names []string
+	err = untilRead(ctx, func() (err error) {
+		if m.Schema, found, err = streams.SchemaOf(ctx, js); err != nil {
+			return err
+		}
+		names, err = ourStreams(ctx, nc)
+		return err
+	})
+	if err != nil {
 		return m, err
 	}
 	if !found {
 		return m, ErrNothing
 	}
 	if err := streams.CheckSchema(m.Schema); err != nil {
-		return m, err
-	}
-	names, err := ourStreams(ctx, nc)
-	if err != nil {
 		return m, err
 	}
 	if err := emptyFolder(dir); err != nil {

@@ -1,6 +1,7 @@
 package admin_test
 
 import (
+	"context"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -55,6 +56,47 @@ func TestABackupOutlivesServersThatDie(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "backup")
 	if _, err := admin.BackupWithin(t.Context(), c.NC, dir, "test", answered, log); err != nil || !again {
 		t.Fatalf("got %v, want a backup whose copies began again", err)
+	}
+}
+
+// A backup that begins in an election waits for the end of that.
+func TestABackupBeginsInAnElection(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("a question without an answer takes some seconds, as elections do")
+	}
+	c := testenv.NewCluster(t)
+	if err := streams.Apply(t.Context(), c.JS, streams.Config{Replicas: 3}); err != nil {
+		t.Fatal(err)
+	}
+	endpoints := streams.Bucket(streams.BucketEndpoints)
+	c.StopNode(0)
+	c.StopNode(1)
+	testenv.Eventually(t, "the server that is left leads nothing", func() bool {
+		within, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, unknown := bus.Bind(c.NC).StreamNames(within)
+		s, err := c.JS.Stream(t.Context(), endpoints)
+		return unknown != nil && err == nil && bus.Leaderless(s.CachedInfo())
+	})
+	asked, err := c.NC.SubscribeSync(bus.StreamInfo(endpoints))
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := make(chan error, 1)
+	go func() {
+		_, err := admin.Backup(t.Context(), c.NC, filepath.Join(t.TempDir(), "backup"), "test", slog.New(slog.DiscardHandler))
+		began <- err
+	}()
+	for range 2 { // the second time because nobody answered
+		if _, err := asked.NextMsg(time.Minute); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.StartNode(0)
+	c.StartNode(1)
+	if err := <-began; err != nil {
+		t.Error(err)
 	}
 }
 

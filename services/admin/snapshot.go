@@ -229,9 +229,17 @@ const (
 // has no leader at first. What was asked of nobody was not done, so it may be
 // repeated.
 func untilAnswered(ctx context.Context, do func() error) error {
+	return until(ctx, nobodyThere, do)
+}
+
+// untilRead calls do, which only reads, again while there is no answer, as in an election.
+func untilRead(ctx context.Context, do func() error) error { return until(ctx, bearable, do) }
+
+// until calls do again after an error that is retryable, for leaderTimeout.
+func until(ctx context.Context, retryable func(error) bool, do func() error) error {
 	within, cancel := context.WithTimeout(ctx, leaderTimeout)
 	defer cancel()
-	err := retry.Do(within, retry.Every(retryDelay), nobodyThere, do)
+	err := retry.Do(within, retry.Every(retryDelay), retryable, do)
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
 	}
