@@ -19,6 +19,8 @@ func (r *requester) Free() int { return len(r.free) }
 var (
 	PlainAck = plainAck
 	ReadAck  = readAck
+
+	IsFromLeader = isFromLeader
 )
 
 // Probe asks the clock stream's leader once.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -236,14 +237,29 @@ type StreamState struct {
 	Time time.Time `json:"-"`
 }
 
-// StreamState asks the stream's leader what it holds. It returns what
-// ClientConfig.Missing says if the stream does not exist.
+// StreamState asks the stream's leader what it holds, until that answers. Without a leader, and
+// for ten seconds after its start, another server answers too, with what it has. It returns
+// what ClientConfig.Missing says if the stream does not exist.
 func (c *Client) StreamState(ctx context.Context, stream string) (StreamState, error) {
-	var info struct {
-		State StreamState `json:"state"`
-		Time  time.Time   `json:"ts"`
-	}
-	err := c.Query(ctx, stream, StreamInfo(stream), nil, &info)
-	info.State.Time = info.Time
-	return info.State, err
+	return UntilAnswered(ctx, func() (StreamState, error) {
+		var info struct {
+			State   StreamState            `json:"state"`
+			Time    time.Time              `json:"ts"`
+			Cluster *jetstream.ClusterInfo `json:"cluster"`
+		}
+		if err := c.Query(ctx, stream, StreamInfo(stream), nil, &info); err != nil {
+			return StreamState{}, err
+		}
+		if !isFromLeader(info.Cluster) {
+			return StreamState{}, fmt.Errorf("%w: the leader of stream %s does not answer", ErrUnavailable, stream)
+		}
+		info.State.Time = info.Time
+		return info.State, nil
+	})
+}
+
+// isFromLeader reports whether the leader of a stream said so of it: a server names all
+// replicas but itself, and all if there is no leader. A server that is alone says nothing.
+func isFromLeader(said *jetstream.ClusterInfo) bool {
+	return said == nil || said.Leader != "" && !slices.ContainsFunc(said.Replicas, func(p *jetstream.PeerInfo) bool { return p.Name == said.Leader })
 }

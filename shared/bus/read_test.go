@@ -205,6 +205,51 @@ func TestAStreamThatIsAwayHasNoState(t *testing.T) {
 	})
 }
 
+// A server that was left alone answers with what it has, which may lack writes.
+func TestTheStateOfAStreamIsItsLeaders(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("three servers take some seconds")
+	}
+	cluster := testenv.NewCluster(t)
+	c := newReader(t, cluster.NC, cluster.JS, testenv.Nodes)
+	cluster.StopNode(0)
+	cluster.StopNode(1)
+	testenv.Eventually(t, "the server that is left answers and names no leader", func() bool {
+		s, err := cluster.JS.Stream(t.Context(), "READ")
+		return err == nil && bus.Leaderless(s.CachedInfo())
+	})
+	within, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	if state, err := c.StreamState(within, "READ"); !errors.Is(err, bus.ErrUnavailable) {
+		t.Errorf("without a leader: got %+v, %v, want ErrUnavailable", state, err)
+	}
+	cluster.StartNode(0)
+	cluster.StartNode(1)
+	if state, err := c.StreamState(t.Context(), "READ"); err != nil || state.Messages != 2 {
+		t.Errorf("once there is a leader: got %+v, %v, want 2 messages", state, err)
+	}
+}
+
+// A server that led the stream before its start answers beside the leader.
+func TestOnlyTheAnswerOfALeaderCounts(t *testing.T) {
+	replicas := []*jetstream.PeerInfo{{Name: "b"}, {Name: "c"}}
+	for name, tt := range map[string]struct {
+		said *jetstream.ClusterInfo
+		want bool
+	}{
+		"one server":              {nil, true},
+		"one copy in a cluster":   {&jetstream.ClusterInfo{Name: "c", Leader: "a"}, true},
+		"the leader":              {&jetstream.ClusterInfo{Name: "c", Leader: "a", Replicas: replicas}, true},
+		"a follower":              {&jetstream.ClusterInfo{Name: "c", Leader: "b", Replicas: replicas}, false},
+		"a server without leader": {&jetstream.ClusterInfo{Name: "c", Replicas: replicas}, false},
+	} {
+		if got := bus.IsFromLeader(tt.said); got != tt.want {
+			t.Errorf("%s: got %v, want %v", name, got, tt.want)
+		}
+	}
+}
+
 // BenchmarkLeaderLast reads messages of 256 bytes and of 200 KB as a process reads them
 // from a server that is alone, and as it asks a leader of several.
 func BenchmarkLeaderLast(b *testing.B) {
