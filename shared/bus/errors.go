@@ -67,6 +67,7 @@ const (
 	codeStreamFailed  = 10051 // the error of a stream's store, in its text
 	codeDeleteFailed  = 10057 // a message is not there, or could not be removed
 	codeStoreFailed   = 10049 // among others: a deleted stream's folder is still being removed
+	codeAccountFull   = 10002 // the storage of the account is used up
 )
 
 func (e *APIError) Error() string { return fmt.Sprintf("%s (%d)", e.Description, e.ErrorCode) }
@@ -84,7 +85,7 @@ func (e *APIError) explain(doing string) error {
 		return ErrConflict
 	case e.ErrorCode == codeWriteInFlight:
 		return errInFlight
-	case e.Code == 503 || e.Code == 500:
+	case e.Code == 503 || e.Code == 500 || e.ErrorCode == codeAccountFull:
 		return fmt.Errorf("%s: %w: %w", doing, ErrUnavailable, e)
 	}
 	return fmt.Errorf("%s: %w", doing, e)
@@ -103,10 +104,10 @@ func Unavailable(err error) error {
 }
 
 // IsRefused reports whether the server answered that it will not do what it was asked,
-// however often: neither it nor its store is away.
+// however often: neither it nor its store is away or full.
 func IsRefused(err error) bool {
 	refused, ok := errors.AsType[*jetstream.APIError](err)
-	return ok && refused.Code < 500 && refused.ErrorCode != codeStoreFailed
+	return ok && refused.Code < 500 && refused.ErrorCode != codeStoreFailed && refused.ErrorCode != codeAccountFull
 }
 
 // IsConflict reports whether the server refused a write because of the last sequence
